@@ -1,0 +1,41 @@
+//! The generated code, one module per protobuf package.
+//!
+//! Nothing here is written by hand; what a message or an rpc means is said in `proto/`. The
+//! style of generated code is its generator's affair, so lints are off in this module alone.
+
+#![allow(clippy::all, unused_qualifications)]
+
+pub mod common {
+    tonic::include_proto!("common");
+}
+pub mod machine {
+    tonic::include_proto!("machine");
+}
+pub mod observe {
+    tonic::include_proto!("observe");
+}
+pub mod os {
+    tonic::include_proto!("os");
+}
+pub mod resources {
+    pub mod stats {
+        tonic::include_proto!("resources.stats");
+    }
+    pub mod timestamp {
+        tonic::include_proto!("resources.timestamp");
+    }
+}
+pub mod runtime {
+    tonic::include_proto!("runtime");
+}
+pub mod services {
+    pub mod auth {
+        tonic::include_proto!("services.auth");
+    }
+}
+pub mod stats {
+    tonic::include_proto!("stats");
+}
+pub mod v1alpha {
+    tonic::include_proto!("v1alpha");
+}

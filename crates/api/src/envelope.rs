@@ -1,0 +1,54 @@
+//! The envelope around a node's own answer.
+//!
+//! A unary reply of the machine and OS services is a list with one message per node asked. A node
+//! answering for itself puts exactly one message in it and leaves `metadata` unset: only the node
+//! that forwards a call knows under which name the client asked, and it alone fills that in.
+
+use crate::{machine, os};
+
+/// A message that one node answers with, and the reply that carries it.
+pub trait Envelope: Sized {
+    type Reply;
+
+    /// Puts this answer, and nothing else, into its reply.
+    fn enclose(self) -> Self::Reply;
+}
+
+/// Wraps the answer of this node: `Ok(Response::new(envelope(version)))`.
+pub fn envelope<M: Envelope>(message: M) -> M::Reply {
+    message.enclose()
+}
+
+macro_rules! enclosed {
+    ($($message:path => $reply:path),+ $(,)?) => {$(
+        impl Envelope for $message {
+            type Reply = $reply;
+
+            fn enclose(mut self) -> $reply {
+                self.metadata = None;
+                $reply { messages: vec![self] }
+            }
+        }
+    )+};
+}
+
+enclosed! {
+    machine::Bootstrap => machine::BootstrapResponse,
+    machine::Mounts => machine::MountsResponse,
+    machine::Reboot => machine::RebootResponse,
+    machine::Recover => machine::RecoverResponse,
+    machine::Reset => machine::ResetResponse,
+    machine::Rollback => machine::RollbackResponse,
+    machine::ServiceList => machine::ServiceListResponse,
+    machine::ServiceRestart => machine::ServiceRestartResponse,
+    machine::ServiceStart => machine::ServiceStartResponse,
+    machine::ServiceStop => machine::ServiceStopResponse,
+    machine::Shutdown => machine::ShutdownResponse,
+    machine::Upgrade => machine::UpgradeResponse,
+    machine::Version => machine::VersionResponse,
+    os::Container => os::ContainersResponse,
+    os::Memory => os::MemoryResponse,
+    os::Process => os::ProcessesResponse,
+    os::Restart => os::RestartResponse,
+    os::Stats => os::StatsResponse,
+}
