@@ -1,0 +1,117 @@
+//! The body of an answer on its way out: it sees how the call ends, and ends open streams
+//! cleanly when the node stops.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+use super::record::CallLog;
+
+pub struct CallBody {
+    inner: Body,
+    log: CallLog,
+    stop: CancellationToken,
+    /// Made only once the stream has nothing to say: a unary answer never pays for it.
+    stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    ended: bool,
+}
+
+/// Watches `response` to its end; an answer that is only headers has ended already.
+pub(super) fn watch(
+    response: Response<Body>,
+    mut log: CallLog,
+    stop: CancellationToken,
+) -> Response<CallBody> {
+    if let Some(code) = code_in(response.headers()) {
+        log.end(code);
+    } else if !response.status().is_success() {
+        log.end(Code::Unknown);
+    }
+    response.map(|inner| CallBody {
+        inner,
+        log,
+        stop,
+        stopped: None,
+        ended: false,
+    })
+}
+
+fn code_in(headers: &HeaderMap) -> Option<Code> {
+    headers
+        .get(Status::GRPC_STATUS)
+        .map(|code| Code::from_bytes(code.as_bytes()))
+}
+
+impl HttpBody for CallBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        match Pin::new(&mut this.inner).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(code) = frame.trailers_ref().and_then(code_in) {
+                    this.log.end(code);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                this.log.end(error.code());
+                Poll::Ready(Some(Err(error)))
+            }
+            Poll::Ready(None) => {
+                this.log.end(Code::Ok);
+                Poll::Ready(None)
+            }
+            Poll::Pending => this.poll_stop(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl CallBody {
+    /// A stream that waits while the node stops ends with a status of its own, so that the client
+    /// knows to come back, instead of with a broken connection.
+    fn poll_stop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let stop = &self.stop;
+        let stopped = self
+            .stopped
+            .get_or_insert_with(|| Box::pin(stop.clone().cancelled_owned()));
+        if stopped.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.ended = true;
+        let status = Status::unavailable("the node is stopping; the stream can be resumed later");
+        self.log.end(status.code());
+        let mut trailers = HeaderMap::new();
+        Poll::Ready(Some(match status.add_header(&mut trailers) {
+            Ok(()) => Ok(Frame::trailers(trailers)),
+            Err(error) => Err(error),
+        }))
+    }
+}
+
+impl std::fmt::Debug for CallBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallBody").finish_non_exhaustive()
+    }
+}

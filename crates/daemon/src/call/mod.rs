@@ -1,0 +1,220 @@
+//! The gate every call goes through: may the caller, is it for here, and what became of it.
+//!
+//! Nothing reaches a service except through [`Gate::handle`], and nothing leaves it unlogged.
+
+mod body;
+mod record;
+mod timeout;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, Request, Response, StatusCode};
+use mainstay_identity::{Caller, Via, authorize};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::Service;
+
+use crate::config::Serial;
+use crate::listener::Ticket;
+use crate::log::Lines;
+
+pub use body::CallBody;
+use record::Record;
+
+/// The only service that is offered to callers nobody has identified.
+const PODS_SERVICE: &str = "/v1alpha.PublicAPI/";
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    caller: Caller,
+    from: String,
+    ticket: Ticket,
+}
+
+impl Connection {
+    pub fn new(caller: Caller, from: String, ticket: Ticket) -> Self {
+        Self {
+            caller,
+            from,
+            ticket,
+        }
+    }
+
+    pub fn from(&self) -> &str {
+        &self.from
+    }
+
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+}
+
+pub struct Gate {
+    routes: Routes,
+    requests: Lines,
+    audit: Lines,
+    revoked: ArcSwap<BTreeSet<Serial>>,
+    stop: CancellationToken,
+}
+
+impl Gate {
+    pub fn new(
+        routes: Routes,
+        requests: Lines,
+        audit: Lines,
+        revoked: BTreeSet<Serial>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            routes,
+            requests,
+            audit,
+            revoked: ArcSwap::from_pointee(revoked),
+            stop,
+        }
+    }
+
+    /// Takes effect on the next call, also on connections that are already open.
+    pub fn set_revoked(&self, revoked: BTreeSet<Serial>) {
+        self.revoked.store(Arc::new(revoked));
+    }
+
+    pub async fn handle(
+        &self,
+        connection: &Arc<Connection>,
+        request: Request<hyper::body::Incoming>,
+    ) -> Response<CallBody> {
+        let record = Record::begin(connection, request.uri().path());
+        if !is_grpc(request.headers()) {
+            return self.refuse_plain_http(record);
+        }
+        let audited = match self.may(&connection.caller, record.method(), request.headers()) {
+            Ok(audited) => audited,
+            Err(status) => return self.finish(record, true, status.into_http()),
+        };
+        let response = self.call(request).await;
+        self.finish(record, audited, response)
+    }
+
+    /// `Ok(audited)` when the call may go on.
+    fn may(&self, caller: &Caller, method: &str, headers: &HeaderMap) -> Result<bool, Status> {
+        if self.stop.is_cancelled() {
+            return Err(Status::unavailable(
+                "the node is stopping; try again in a moment",
+            ));
+        }
+        if let Via::Certificate {
+            serial, not_after, ..
+        } = &caller.via
+        {
+            if self
+                .revoked
+                .load()
+                .iter()
+                .any(|revoked| revoked.0 == *serial)
+            {
+                return Err(Status::permission_denied(format!(
+                    "not authorized: the certificate of {} (serial {serial}) has been revoked",
+                    caller.name
+                )));
+            }
+            // The handshake has looked at this, but a connection, or a resumed session, may
+            // outlive the certificate it began with.
+            if *not_after < jiff::Timestamp::now() {
+                return Err(Status::unauthenticated(format!(
+                    "the certificate of {} expired on {}",
+                    caller.name,
+                    mainstay_identity::pki::day(*not_after)
+                )));
+            }
+        }
+        if caller.via == Via::LoopbackReadOnly && !method.starts_with(PODS_SERVICE) {
+            return Err(Status::permission_denied(
+                "not authorized: this listener only serves v1alpha.PublicAPI",
+            ));
+        }
+        let rule = authorize(Some(caller), method)
+            .map_err(|denied| Status::permission_denied(denied.to_string()))?;
+        if headers.contains_key("node") || headers.contains_key("nodes") {
+            return Err(Status::unimplemented(
+                "this node does not forward calls to other nodes; call the node itself, \
+                 without `node` or `nodes` in the metadata",
+            ));
+        }
+        Ok(rule.audited)
+    }
+
+    async fn call(&self, request: Request<hyper::body::Incoming>) -> Response<Body> {
+        let deadline = timeout::grpc_timeout(request.headers());
+        let answer = self.routes.clone().call(request.map(Body::new));
+        let answered = match deadline {
+            None => answer.await,
+            Some(bound) => match tokio::time::timeout(bound, answer).await {
+                Ok(answered) => answered,
+                Err(_) => {
+                    return Status::deadline_exceeded("the call's own timeout has passed")
+                        .into_http();
+                }
+            },
+        };
+        match answered {
+            Ok(response) if is_unknown_method(&response) => {
+                Status::unimplemented("this node has no such method; reflection lists what it has")
+                    .into_http()
+            }
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    fn finish(
+        &self,
+        record: Record,
+        audited: bool,
+        response: Response<Body>,
+    ) -> Response<CallBody> {
+        let log = record.into_log(self.requests.clone(), audited.then(|| self.audit.clone()));
+        body::watch(response, log, self.stop.clone())
+    }
+
+    /// Someone speaks HTTP, but not gRPC: say so in their own language.
+    fn refuse_plain_http(&self, record: Record) -> Response<CallBody> {
+        let text = "this is a gRPC endpoint; use the mainstay command or any gRPC client\n";
+        let mut response = Response::new(Body::new(FullText::from(text)));
+        *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        response.headers_mut().insert(
+            http::header::CONTENT_TYPE,
+            http::HeaderValue::from_static("text/plain"),
+        );
+        self.finish(record, false, response)
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers
+        .get(http::header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// The router answers a path it does not know with a bare code; our own services always say more.
+fn is_unknown_method(response: &Response<Body>) -> bool {
+    response
+        .headers()
+        .get(Status::GRPC_STATUS)
+        .is_some_and(|code| code == "12")
+        && !response.headers().contains_key(Status::GRPC_MESSAGE)
+}
+
+/// A body of one piece of text, for answers outside gRPC.
+type FullText = http_body_util::Full<bytes::Bytes>;
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}

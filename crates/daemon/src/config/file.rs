@@ -1,0 +1,160 @@
+//! The TOML file as written: every key optional, unknown keys refused.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+use super::values::{ByteSize, CertificateName, LogLevel, PodsAddress, Serial, Span};
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfigFile {
+    pub(super) state: Option<PathBuf>,
+    pub(super) listen: Option<SocketAddr>,
+    pub(super) pods_listen: Option<PodsAddress>,
+    pub(super) names: Vec<CertificateName>,
+    pub(super) stop_timeout: Span,
+    pub(super) log: Log,
+    pub(super) events: Events,
+    pub(super) limits: Limits,
+    pub(super) identity: Identity,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Log {
+    pub(super) level: LogLevel,
+    pub(super) file_size: ByteSize,
+    pub(super) total_size: ByteSize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Events {
+    pub(super) keep_events: u64,
+    pub(super) keep_for: Span,
+    pub(super) max_size: ByteSize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Limits {
+    pub(super) connections: NonZeroUsize,
+    pub(super) connections_per_client: NonZeroUsize,
+    pub(super) handshake_timeout: Span,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Identity {
+    pub(super) revoked: BTreeSet<Serial>,
+}
+
+impl Default for ConfigFile {
+    fn default() -> Self {
+        Self {
+            state: None,
+            listen: None,
+            pods_listen: None,
+            names: Vec::new(),
+            stop_timeout: Span(Duration::from_secs(10)),
+            log: Log::default(),
+            events: Events::default(),
+            limits: Limits::default(),
+            identity: Identity::default(),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: LogLevel::Info,
+            file_size: ByteSize(16 << 20),
+            total_size: ByteSize(64 << 20),
+        }
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            keep_events: 10_000,
+            keep_for: Span(Duration::from_secs(24 * 60 * 60)),
+            max_size: ByteSize(64 << 20),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN),
+            connections_per_client: NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN),
+            handshake_timeout: Span(Duration::from_secs(10)),
+        }
+    }
+}
+
+impl ConfigFile {
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|message| ConfigError::Invalid {
+            path: path.to_owned(),
+            message,
+        })
+    }
+
+    /// The error shows the line it is about, with its number and column.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        let file = ConfigFile::parse("").unwrap();
+        assert_eq!(file.log.level, LogLevel::Info);
+        assert_eq!(file.limits.connections.get(), 4096);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let error =
+            ConfigFile::parse("listen = '127.0.0.1:1'\n\n[log]\nlevle = 'info'\n").unwrap_err();
+        assert!(error.contains("line 4"), "{error}");
+        assert!(error.contains("levle"), "{error}");
+        assert!(error.contains("level"), "says what is known: {error}");
+    }
+
+    #[test]
+    fn a_wrong_value_points_at_its_line() {
+        for (text, line, word) in [
+            ("listen = 'nowhere'", 1, "address"),
+            ("\npods_listen = '10.0.0.1:15441'", 2, "loopback"),
+            ("names = ['good', 'bad name']", 1, "bad name"),
+            ("[log]\nfile_size = '1 parsec'", 2, "parsec"),
+            ("[log]\nlevel = 'loud'", 2, "loud"),
+            ("[events]\nkeep_for = 'soon'", 2, "soon"),
+            ("[limits]\nconnections = 0", 2, "zero"),
+            ("[identity]\nrevoked = ['xyz']", 2, "xyz"),
+            ("state = 7", 1, "7"),
+        ] {
+            let error = ConfigFile::parse(text).unwrap_err();
+            assert!(error.contains(&format!("line {line}")), "{text}: {error}");
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Sockets opened by the service manager before the daemon started (systemd socket activation).
+//!
+//! A unix socket is the local one; a TCP socket named `pods` (`FileDescriptorName=pods`) is the
+//! pods listener; any other TCP socket is the TLS one.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+
+use rustix::net::AddressFamily;
+
+#[derive(Debug, Default)]
+pub struct Inherited {
+    pub tls: Option<TcpListener>,
+    pub unix: Option<UnixListener>,
+    pub pods: Option<TcpListener>,
+}
+
+impl Inherited {
+    pub fn take() -> io::Result<Self> {
+        let mut inherited = Self::default();
+        for (fd, name) in sd_notify::listen_fds_with_names()? {
+            inherited.sort_in(own(fd), &name)?;
+        }
+        Ok(inherited)
+    }
+
+    fn sort_in(&mut self, socket: OwnedFd, name: &str) -> io::Result<()> {
+        match (rustix::net::getsockname(&socket)?.address_family(), name) {
+            (AddressFamily::UNIX, _) => self.unix = Some(UnixListener::from(socket)),
+            (AddressFamily::INET | AddressFamily::INET6, "pods") => {
+                let listener = TcpListener::from(socket);
+                if !listener.local_addr()?.ip().is_loopback() {
+                    return Err(io::Error::other("the socket named pods is not on loopback"));
+                }
+                self.pods = Some(listener);
+            }
+            (AddressFamily::INET | AddressFamily::INET6, _) => {
+                self.tls = Some(TcpListener::from(socket));
+            }
+            _ => {
+                return Err(io::Error::other(format!(
+                    "socket \"{name}\" is neither TCP nor unix"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "descriptors of the service manager come as bare numbers"
+)]
+fn own(fd: std::os::fd::RawFd) -> OwnedFd {
+    use std::os::fd::FromRawFd;
+    // SAFETY: LISTEN_PID names this process, so by the protocol this descriptor was opened for us
+    // and nothing else in the process owns it; `take` runs once, before anything else opens files.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}

@@ -1,0 +1,97 @@
+//! The sockets of the node, bound by ourselves or handed over by the service manager.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tokio::net::{TcpListener, UnixListener};
+
+use super::activation::Inherited;
+use crate::config::Config;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("cannot listen on {address}{}", hint(source))]
+    Tcp {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("cannot listen on unix socket {}", path.display())]
+    Unix {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("an inherited socket cannot be used")]
+    Inherited { source: std::io::Error },
+}
+
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "; another program listens there, choose another address with --listen ADDR"
+        }
+        std::io::ErrorKind::PermissionDenied => "; ports below 1024 need root",
+        _ => "",
+    }
+}
+
+#[derive(Debug)]
+pub struct Sockets {
+    pub tls: TcpListener,
+    pub unix: UnixListener,
+    pub pods: Option<TcpListener>,
+}
+
+impl Sockets {
+    pub async fn bind(config: &Config, socket: &Path) -> Result<Self, BindError> {
+        let inherited = Inherited::take().map_err(|source| BindError::Inherited { source })?;
+        let use_tcp = |listener: std::net::TcpListener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        };
+        let tls = match inherited.tls {
+            Some(listener) => {
+                use_tcp(listener).map_err(|source| BindError::Inherited { source })?
+            }
+            None => tcp(config.listen).await?,
+        };
+        let pods = match (inherited.pods, config.pods_listen) {
+            (Some(listener), _) => {
+                Some(use_tcp(listener).map_err(|source| BindError::Inherited { source })?)
+            }
+            (None, Some(address)) => Some(tcp(address).await?),
+            (None, None) => None,
+        };
+        let unix = match inherited.unix {
+            Some(listener) => {
+                let listener = listener
+                    .set_nonblocking(true)
+                    .and_then(|()| UnixListener::from_std(listener));
+                listener.map_err(|source| BindError::Inherited { source })?
+            }
+            None => unix(socket).map_err(|source| BindError::Unix {
+                path: socket.to_owned(),
+                source,
+            })?,
+        };
+        Ok(Self { tls, unix, pods })
+    }
+}
+
+async fn tcp(address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| BindError::Tcp { address, source })
+}
+
+/// The state lock is held, so a socket file that is there belongs to a daemon that is gone. The
+/// directory is ours alone (0700), so nobody gets in between bind and chmod.
+fn unix(path: &Path) -> std::io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}

@@ -1,0 +1,236 @@
+//! Lines from any thread to one log file, without making the caller wait for the disk.
+//!
+//! A line is copied into memory and the caller goes on; one thread writes what has gathered with
+//! a single write. Under load that is one system call for hundreds of lines; when the node is
+//! quiet the thread is asleep. If the disk cannot take the lines, memory stays bounded: lines are
+//! dropped, counted, and the count is written as soon as there is room again.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mainstay_journal::Timestamp;
+use mainstay_journal::{LogLimits, LogWriter, Stream};
+
+/// Lines waiting beyond this many bytes are dropped.
+const MOST_WAITING_BYTES: usize = 1 << 20;
+/// With this much waiting there is nothing to gain from waiting longer.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// A handle for writing lines; clones write to the same log.
+#[derive(Clone)]
+pub struct Lines {
+    shared: Arc<Shared>,
+}
+
+/// The owner of the log: dropping it writes what is left and ends the thread.
+pub struct LogSink {
+    lines: Lines,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    text: Vec<u8>,
+    ends: Vec<(Timestamp, usize)>,
+    dropped: u64,
+    limits: Option<LogLimits>,
+    closed: bool,
+}
+
+impl Shared {
+    /// A panic while the lock was held leaves the buffer as it was, which is still usable.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    /// Adds one line, without its newline.
+    pub fn push(&self, time: Timestamp, line: &[u8]) {
+        let mut waiting = self.shared.lock();
+        if waiting.text.len() + line.len() > MOST_WAITING_BYTES {
+            waiting.dropped += 1;
+            return;
+        }
+        waiting.text.extend_from_slice(line);
+        let end = waiting.text.len();
+        waiting.ends.push((time, end));
+        // The thread only sleeps while there is nothing, or until a batch is full.
+        if waiting.ends.len() == 1 || end >= BATCH_BYTES {
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl LogSink {
+    /// `window` is how long lines may gather before they are written.
+    pub fn start(writer: LogWriter, window: Duration) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let lines = Lines {
+            shared: Arc::clone(&shared),
+        };
+        let thread = std::thread::Builder::new()
+            .name("log-writer".to_owned())
+            .stack_size(128 << 10)
+            .spawn(move || write_lines(&shared, writer, window))?;
+        Ok(Self {
+            lines,
+            thread: Some(thread),
+        })
+    }
+
+    pub fn lines(&self) -> Lines {
+        self.lines.clone()
+    }
+
+    pub fn set_limits(&self, limits: LogLimits) {
+        self.lines.shared.lock().limits = Some(limits);
+    }
+}
+
+impl Drop for LogSink {
+    fn drop(&mut self) {
+        self.lines.shared.lock().closed = true;
+        self.lines.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // The thread never panics; were it to, there is nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_lines(shared: &Shared, mut writer: LogWriter, window: Duration) {
+    let mut failing = false;
+    let mut lost = 0;
+    loop {
+        let batch = next_batch(shared, window);
+        if let Some(limits) = batch.limits {
+            writer.set_limits(limits);
+        }
+        lost += batch.dropped;
+        if let Err(error) = write_batch(&mut writer, &batch, &mut lost) {
+            lost += batch.ends.len() as u64;
+            if !failing {
+                // The log itself cannot say it: stderr is the only door left.
+                eprintln!("mainstay: a log cannot be written, lines are being lost: {error}");
+            }
+            failing = true;
+        } else {
+            failing = false;
+        }
+        if batch.closed {
+            return;
+        }
+    }
+}
+
+/// Waits for the first line, then up to `window` for more.
+fn next_batch(shared: &Shared, window: Duration) -> Waiting {
+    let unpoisoned = PoisonError::into_inner;
+    let waiting = shared.lock();
+    let waiting = shared
+        .changed
+        .wait_while(waiting, |waiting| {
+            waiting.ends.is_empty() && !waiting.closed
+        })
+        .unwrap_or_else(|poisoned| unpoisoned(poisoned));
+    let mut waiting = shared
+        .changed
+        .wait_timeout_while(waiting, window, |waiting| {
+            waiting.text.len() < BATCH_BYTES && !waiting.closed
+        })
+        .map_or_else(|poisoned| poisoned.into_inner().0, |(waiting, _)| waiting);
+    let closed = waiting.closed;
+    Waiting {
+        closed,
+        ..std::mem::take(&mut *waiting)
+    }
+}
+
+fn write_batch(
+    writer: &mut LogWriter,
+    batch: &Waiting,
+    lost: &mut u64,
+) -> Result<(), mainstay_journal::LogError> {
+    if *lost > 0 {
+        let note = format!("WARN log lines were lost count={lost}");
+        writer.append(Timestamp::now(), Stream::Stderr, note.as_bytes())?;
+        *lost = 0;
+    }
+    let mut start = 0;
+    for (time, end) in &batch.ends {
+        writer.push_line(*time, Stream::Stdout, &batch.text[start..*end])?;
+        start = *end;
+    }
+    writer.flush()
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for LogSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogSink").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(root: &std::path::Path) -> String {
+        let file = root.join("test/current");
+        std::fs::read_to_string(file).unwrap()
+    }
+
+    #[test]
+    fn every_line_is_written_in_order_by_the_time_the_sink_is_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let writer = LogWriter::open(root.path(), "test", LogLimits::default()).unwrap();
+        let sink = LogSink::start(writer, Duration::from_secs(3600)).unwrap();
+        let lines = sink.lines();
+        for n in 0..1000 {
+            lines.push(Timestamp::now(), format!("line {n}").as_bytes());
+        }
+        drop(sink);
+        let text = read(root.path());
+        let seen: Vec<&str> = text
+            .lines()
+            .map(|l| l.split_once(" F ").unwrap().1)
+            .collect();
+        assert_eq!(seen.len(), 1000);
+        assert!(
+            seen.iter()
+                .enumerate()
+                .all(|(n, line)| *line == format!("line {n}"))
+        );
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_are_counted_not_kept() {
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let lines = Lines {
+            shared: Arc::clone(&shared),
+        };
+        for _ in 0..3 {
+            lines.push(Timestamp::now(), &vec![b'x'; MOST_WAITING_BYTES / 2]);
+        }
+        let waiting = shared.lock();
+        assert_eq!((waiting.ends.len(), waiting.dropped), (2, 1));
+    }
+}

@@ -1,0 +1,163 @@
+//! `machine.MachineService`: the node itself: version, logs, events, files, services, lifecycle.
+
+use std::sync::Arc;
+
+use mainstay_api::common::Data;
+use mainstay_api::envelope;
+use mainstay_api::machine::machine_service_server::MachineService;
+use mainstay_api::machine::{
+    BootstrapRequest, BootstrapResponse, CopyRequest, Event, EventsRequest, FileInfo, ListRequest,
+    LogsRequest, MountsResponse, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
+    RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,
+    ServiceListResponse, ServiceRestartRequest, ServiceRestartResponse, ServiceStartRequest,
+    ServiceStartResponse, ServiceStopRequest, ServiceStopResponse, ShutdownResponse,
+    UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Answers, events, logs, not_served};
+use crate::node::Node;
+
+#[derive(Debug)]
+pub(super) struct Machine {
+    node: Arc<Node>,
+}
+
+impl Machine {
+    pub(super) fn new(node: &Arc<Node>) -> Self {
+        Self {
+            node: Arc::clone(node),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl MachineService for Machine {
+    type CopyStream = Answers<Data>;
+    type EventsStream = Answers<Event>;
+    type KubeconfigStream = Answers<Data>;
+    type ListStream = Answers<FileInfo>;
+    type LogsStream = Answers<Data>;
+    type ReadStream = Answers<Data>;
+
+    async fn version(&self, _: Request<()>) -> Result<Response<VersionResponse>, Status> {
+        let build = &self.node.build;
+        let version = VersionInfo {
+            tag: format!("v{}", build.version),
+            sha: build.sha.clone(),
+            built: build.built.clone(),
+            go_version: build.rust.clone(),
+            os: std::env::consts::OS.to_owned(),
+            arch: build.arch.clone(),
+        };
+        let platform = PlatformInfo {
+            name: self.node.platform.name.clone(),
+            mode: self.node.platform.mode.to_string(),
+        };
+        Ok(Response::new(envelope(Version {
+            metadata: None,
+            version: Some(version),
+            platform: Some(platform),
+        })))
+    }
+
+    async fn events(
+        &self,
+        request: Request<EventsRequest>,
+    ) -> Result<Response<Answers<Event>>, Status> {
+        events::stream(&self.node.events, request.get_ref())
+            .await
+            .map(Response::new)
+    }
+
+    async fn logs(&self, request: Request<LogsRequest>) -> Result<Response<Answers<Data>>, Status> {
+        logs::stream(&self.node.logs, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn bootstrap(
+        &self,
+        _: Request<BootstrapRequest>,
+    ) -> Result<Response<BootstrapResponse>, Status> {
+        Err(not_served("machine.MachineService/Bootstrap"))
+    }
+
+    async fn copy(&self, _: Request<CopyRequest>) -> Result<Response<Answers<Data>>, Status> {
+        Err(not_served("machine.MachineService/Copy"))
+    }
+
+    async fn kubeconfig(&self, _: Request<()>) -> Result<Response<Answers<Data>>, Status> {
+        Err(not_served("machine.MachineService/Kubeconfig"))
+    }
+
+    async fn list(&self, _: Request<ListRequest>) -> Result<Response<Answers<FileInfo>>, Status> {
+        Err(not_served("machine.MachineService/List"))
+    }
+
+    async fn mounts(&self, _: Request<()>) -> Result<Response<MountsResponse>, Status> {
+        Err(not_served("machine.MachineService/Mounts"))
+    }
+
+    async fn read(&self, _: Request<ReadRequest>) -> Result<Response<Answers<Data>>, Status> {
+        Err(not_served("machine.MachineService/Read"))
+    }
+
+    async fn reboot(&self, _: Request<()>) -> Result<Response<RebootResponse>, Status> {
+        Err(not_served("machine.MachineService/Reboot"))
+    }
+
+    async fn rollback(
+        &self,
+        _: Request<RollbackRequest>,
+    ) -> Result<Response<RollbackResponse>, Status> {
+        Err(not_served("machine.MachineService/Rollback"))
+    }
+
+    async fn reset(&self, _: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
+        Err(not_served("machine.MachineService/Reset"))
+    }
+
+    async fn recover(
+        &self,
+        _: Request<RecoverRequest>,
+    ) -> Result<Response<RecoverResponse>, Status> {
+        Err(not_served("machine.MachineService/Recover"))
+    }
+
+    async fn service_list(&self, _: Request<()>) -> Result<Response<ServiceListResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceList"))
+    }
+
+    async fn service_restart(
+        &self,
+        _: Request<ServiceRestartRequest>,
+    ) -> Result<Response<ServiceRestartResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceRestart"))
+    }
+
+    async fn service_start(
+        &self,
+        _: Request<ServiceStartRequest>,
+    ) -> Result<Response<ServiceStartResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceStart"))
+    }
+
+    async fn service_stop(
+        &self,
+        _: Request<ServiceStopRequest>,
+    ) -> Result<Response<ServiceStopResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceStop"))
+    }
+
+    async fn shutdown(&self, _: Request<()>) -> Result<Response<ShutdownResponse>, Status> {
+        Err(not_served("machine.MachineService/Shutdown"))
+    }
+
+    async fn upgrade(
+        &self,
+        _: Request<UpgradeRequest>,
+    ) -> Result<Response<UpgradeResponse>, Status> {
+        Err(not_served("machine.MachineService/Upgrade"))
+    }
+}

@@ -1,0 +1,109 @@
+//! One thin file per gRPC service: protobuf in, engine, protobuf out.
+//!
+//! Every rpc of the contract is registered under its own path. One that this version does not
+//! serve answers UNIMPLEMENTED and says so; it never answers as if it had worked.
+
+mod auth;
+mod cells;
+mod events;
+mod logs;
+mod machine;
+mod observe;
+mod os;
+mod public_api;
+mod runtime;
+mod stats;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use mainstay_api as api;
+use tonic::Status;
+use tonic::service::{Routes, RoutesBuilder};
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+use crate::node::Node;
+
+/// The largest message either way.
+pub const MOST_MESSAGE_BYTES: usize = 32 << 20;
+
+/// A stream of answers.
+pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+pub(crate) fn not_served(rpc: &str) -> Status {
+    Status::unimplemented(format!(
+        "{rpc} is not served by mainstay {}; a later version will",
+        env!("CARGO_PKG_VERSION")
+    ))
+}
+
+/// The health of the node as gRPC clients ask for it: of the whole, and of each service.
+#[derive(Debug, Clone)]
+pub struct Health(HealthReporter);
+
+impl Health {
+    pub async fn set_serving(&self, serving: bool) {
+        let status = if serving {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
+        };
+        for service in SERVICES {
+            self.0.set_service_status(service, status).await;
+        }
+    }
+}
+
+/// Every service of the contract, and the empty name for the node as a whole.
+const SERVICES: &[&str] = &[
+    "",
+    "machine.MachineService",
+    "observe.Observe",
+    "os.OSService",
+    "runtime.CellService",
+    "runtime.Instances",
+    "runtime.Pods",
+    "runtime.Spawn",
+    "services.auth.AuthService",
+    "stats.StatsService",
+    "v1alpha.PublicAPI",
+];
+
+/// All services of the node.
+pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::server::Error> {
+    let mut routes = RoutesBuilder::default();
+    macro_rules! add {
+        ($($server:path => $service:expr),+ $(,)?) => {$({
+            use $server as Server;
+            routes.add_service(
+                Server::new($service)
+                    .max_decoding_message_size(MOST_MESSAGE_BYTES)
+                    .max_encoding_message_size(MOST_MESSAGE_BYTES),
+            );
+        })+};
+    }
+    add! {
+        api::machine::machine_service_server::MachineServiceServer => machine::Machine::new(node),
+        api::observe::observe_server::ObserveServer => observe::Observe::new(node),
+        api::os::os_service_server::OsServiceServer => os::Os,
+        api::runtime::cell_service_server::CellServiceServer => cells::Cells,
+        api::runtime::instances_server::InstancesServer => runtime::Empty,
+        api::runtime::pods_server::PodsServer => runtime::Empty,
+        api::runtime::spawn_server::SpawnServer => runtime::Empty,
+        api::services::auth::auth_service_server::AuthServiceServer => auth::Auth,
+        api::stats::stats_service_server::StatsServiceServer => stats::Stats,
+        api::v1alpha::public_api_server::PublicApiServer => public_api::PublicApi::new(node),
+    }
+    let (health, health_service) = tonic_health::server::health_reporter();
+    routes.add_service(health_service);
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(api::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    routes.add_service(reflection().build_v1()?);
+    routes.add_service(reflection().build_v1alpha()?);
+    Ok((routes.routes().prepare(), Health(health)))
+}

@@ -1,0 +1,48 @@
+//! One context: where some nodes are and how to identify oneself to them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::private_key::PrivateKeyPem;
+
+/// Where to connect and with which credentials.
+#[derive(Clone, PartialEq, Default)]
+pub struct Context {
+    /// Addresses to connect to, `host` or `host:port`.
+    pub endpoints: Vec<String>,
+    /// Nodes to ask when a command names none; empty means the endpoint itself.
+    pub nodes: Vec<String>,
+    /// A local socket to use instead of the endpoints.
+    pub socket: Option<PathBuf>,
+    /// The authority to verify nodes against, PEM.
+    pub ca: Option<String>,
+    /// The client's certificate, PEM.
+    pub crt: Option<String>,
+    /// The client's key.
+    pub key: Option<PrivateKeyPem>,
+    /// Keys that are not ours, kept for whoever put them there.
+    pub extra: BTreeMap<String, serde_json::Value>,
+}
+
+impl Context {
+    /// The client's certificate and key, when it has both.
+    pub fn identity(&self) -> Option<(&str, &PrivateKeyPem)> {
+        self.crt.as_deref().zip(self.key.as_ref())
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What others keep here may be a secret too, so only its keys show.
+        f.debug_struct("Context")
+            .field("endpoints", &self.endpoints)
+            .field("nodes", &self.nodes)
+            .field("socket", &self.socket)
+            .field("ca", &self.ca.is_some())
+            .field("crt", &self.crt.is_some())
+            .field("key", &self.key)
+            .field("extra", &self.extra.keys())
+            .finish()
+    }
+}

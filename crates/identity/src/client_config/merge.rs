@@ -1,0 +1,59 @@
+//! Bringing two client configurations together without losing a context of either.
+
+use super::{ClientConfig, Context};
+
+/// A context that came in under another name because its own was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renamed {
+    /// The name it had.
+    pub from: String,
+    /// The name it has now.
+    pub to: String,
+}
+
+impl ClientConfig {
+    /// Takes over every context of `other`. A name that is taken by a different context gets
+    /// `-1`, `-2`, … appended; one that is taken by the very same context is left alone. The
+    /// context in use stays, unless there was none.
+    pub fn merge(&mut self, other: Self) -> Vec<Renamed> {
+        let Self {
+            context: wanted,
+            contexts,
+            extra,
+        } = other;
+        let mut renamed = Vec::new();
+        let mut chosen = None;
+        for (from, context) in contexts {
+            let to = self.place_for(&from, &context);
+            if from == wanted {
+                chosen = Some(to.clone());
+            }
+            self.contexts.insert(to.clone(), context);
+            if to != from {
+                renamed.push(Renamed { from, to });
+            }
+        }
+        if self.context.is_empty() {
+            self.context = chosen.unwrap_or_default();
+        }
+        for (key, value) in extra {
+            self.extra.entry(key).or_insert(value);
+        }
+        renamed
+    }
+
+    fn place_for(&self, name: &str, context: &Context) -> String {
+        let free = |candidate: &str| self.contexts.get(candidate).is_none_or(|c| c == context);
+        if free(name) {
+            return name.to_owned();
+        }
+        let mut number = 1_u64;
+        loop {
+            let candidate = format!("{name}-{number}");
+            if free(&candidate) {
+                return candidate;
+            }
+            number += 1;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The four files of the directory: where they are, how they are read and written, and the lock
+//! that keeps two processes from working on them at once. It does not judge what they hold.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
+
+use super::error::PkiError;
+use crate::atomic_file::{is_leftover_of, write_atomic};
+use crate::private_key::PrivateKeyPem;
+use crate::secret_file::{SecretFileError, read_secret};
+
+const PUBLIC_MODE: u32 = 0o644;
+const SECRET_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// One of the four files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name {
+    CaCert,
+    CaKey,
+    NodeCert,
+    NodeKey,
+}
+
+impl Name {
+    const ALL: [Self; 4] = [Self::CaCert, Self::CaKey, Self::NodeCert, Self::NodeKey];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::CaCert => "ca.crt",
+            Self::CaKey => "ca.key",
+            Self::NodeCert => "node.crt",
+            Self::NodeKey => "node.key",
+        }
+    }
+}
+
+/// The directory the files live in.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    directory: PathBuf,
+}
+
+impl Files {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn path(&self, name: Name) -> PathBuf {
+        self.directory.join(name.as_str())
+    }
+
+    /// Makes the directory if need be, waits until no other process works on it, and clears
+    /// away what a crash in the middle of a write left. The lock is held as long as the value.
+    pub(crate) fn lock(&self) -> Result<File, PkiError> {
+        self.try_lock().map_err(|source| PkiError::Directory {
+            path: self.directory.clone(),
+            source,
+        })
+    }
+
+    fn try_lock(&self) -> io::Result<File> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&self.directory)?;
+        let directory = File::open(&self.directory)?;
+        retry_on_intr(|| flock(&directory, FlockOperation::LockExclusive))?;
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            if Name::ALL
+                .iter()
+                .any(|name| is_leftover_of(&entry.file_name(), name.as_str()))
+            {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(directory)
+    }
+
+    pub(crate) fn exists(&self, name: Name) -> bool {
+        self.path(name).exists()
+    }
+
+    /// The text of a certificate file, or nothing when there is no such file. Bytes that are no
+    /// text are as little a certificate as any other garbage, so they come back mangled.
+    pub(crate) fn certificate(&self, name: Name) -> Result<Option<String>, PkiError> {
+        let path = self.path(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(PkiError::Read { path, source }),
+        }
+    }
+
+    /// The text of a key file, or nothing when there is no such file.
+    pub(crate) fn key(&self, name: Name) -> Result<Option<PrivateKeyPem>, PkiError> {
+        match read_secret(&self.path(name)) {
+            Ok(bytes) => Ok(Some(PrivateKeyPem::new(String::from_utf8_lossy(&bytes)))),
+            Err(SecretFileError::Unreadable { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn write_certificate(&self, name: Name, pem: &str) -> Result<(), PkiError> {
+        self.write(name, pem, PUBLIC_MODE)
+    }
+
+    pub(crate) fn write_key(&self, name: Name, key: &PrivateKeyPem) -> Result<(), PkiError> {
+        self.write(name, key.expose(), SECRET_MODE)
+    }
+
+    fn write(&self, name: Name, text: &str, mode: u32) -> Result<(), PkiError> {
+        let path = self.path(name);
+        write_atomic(&path, text.as_bytes(), mode)
+            .map_err(|source| PkiError::Write { path, source })
+    }
+
+    /// Moves a file that cannot be used to `<name>.damaged`, so that nothing is lost that a
+    /// person might still make sense of.
+    pub(crate) fn set_aside(&self, name: Name) -> Result<(), PkiError> {
+        let path = self.path(name);
+        let aside = self.directory.join(format!("{}.damaged", name.as_str()));
+        fs::rename(&path, aside).map_err(|source| PkiError::Write { path, source })
+    }
+}

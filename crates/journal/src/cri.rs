@@ -1,0 +1,153 @@
+//! The text of log files: one record a line, `<RFC 3339 time> stdout|stderr F|P <text>`.
+//!
+//! `F` ends a logical line, `P` says that the text goes on in the next record of the same stream.
+//! Usable alone: no files, no state. Parsing accepts every byte string and never fails; a line
+//! that is not of this format is a record without a time whose text is the whole line.
+
+use crate::Timestamp;
+
+/// The longest text written in one record; what is longer is cut into `P` pieces.
+pub const MAX_TEXT: usize = 16 * 1024;
+
+/// More than the longest prefix `parse_line` looks at before the text begins.
+pub(crate) const MAX_HEADER: usize = 128;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    pub const BOTH: [Self; 2] = [Self::Stdout, Self::Stderr];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::Stdout => 0,
+            Self::Stderr => 1,
+        }
+    }
+}
+
+/// One line of a log file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Absent when the line is damaged or not ours.
+    pub time: Option<Timestamp>,
+    pub stream: Stream,
+    /// The text goes on in the next record of the same stream.
+    pub partial: bool,
+    pub text: &'a [u8],
+}
+
+/// Reads one line, given without its newline.
+pub fn parse_line(line: &[u8]) -> Record<'_> {
+    parse_strictly(line).unwrap_or(Record {
+        time: None,
+        stream: Stream::Stdout,
+        partial: false,
+        text: line,
+    })
+}
+
+fn parse_strictly(line: &[u8]) -> Option<Record<'_>> {
+    let (time, rest) = cut_word(line)?;
+    let time = Timestamp::parse(time)?;
+    let (stream, rest) = cut_word(rest)?;
+    let stream = match stream {
+        b"stdout" => Stream::Stdout,
+        b"stderr" => Stream::Stderr,
+        _ => return None,
+    };
+    let (tags, text) = match rest {
+        // Some runtimes leave out the space before an empty text.
+        b"F" | b"P" => (rest, &b""[..]),
+        _ => cut_word(rest)?,
+    };
+    // Further tags may follow the first, after colons.
+    let partial = match tags {
+        [b'F'] | [b'F', b':', ..] => false,
+        [b'P'] | [b'P', b':', ..] => true,
+        _ => return None,
+    };
+    Some(Record {
+        time: Some(time),
+        stream,
+        partial,
+        text,
+    })
+}
+
+/// The word before the first space, and what follows that space. The search is bounded because a
+/// header word is short, and a damaged line may be very long.
+fn cut_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = line
+        .iter()
+        .take(MAX_HEADER / 3)
+        .position(|byte| *byte == b' ')?;
+    Some((&line[..end], &line[end + 1..]))
+}
+
+/// Appends one record. `text` must hold no newline.
+pub(crate) fn write_record(
+    out: &mut Vec<u8>,
+    time: Timestamp,
+    stream: Stream,
+    partial: bool,
+    text: &[u8],
+) {
+    out.reserve(Timestamp::TEXT_LEN + 11 + text.len());
+    out.extend_from_slice(&time.format());
+    out.extend_from_slice(match (stream, partial) {
+        (Stream::Stdout, false) => b" stdout F ",
+        (Stream::Stdout, true) => b" stdout P ",
+        (Stream::Stderr, false) => b" stderr F ",
+        (Stream::Stderr, true) => b" stderr P ",
+    });
+    out.extend_from_slice(text);
+    out.push(b'\n');
+}
+
+/// Appends a whole line as one record, or as several if it is long or holds newlines. With
+/// `unfinished` the last of them is partial too.
+pub(crate) fn write_line(
+    out: &mut Vec<u8>,
+    time: Timestamp,
+    stream: Stream,
+    line: &[u8],
+    unfinished: bool,
+) {
+    let mut rest = line;
+    loop {
+        let len = line_len(rest);
+        let (text, ended) = match rest[..len] {
+            [ref text @ .., b'\n'] => (text, true),
+            ref text => (text, false),
+        };
+        rest = &rest[len..];
+        let mut pieces = text.chunks(MAX_TEXT).peekable();
+        if text.is_empty() {
+            write_record(out, time, stream, unfinished && !ended, b"");
+        }
+        while let Some(piece) = pieces.next() {
+            let goes_on = pieces.peek().is_some() || (unfinished && !ended);
+            write_record(out, time, stream, goes_on, piece);
+        }
+        if !ended {
+            return;
+        }
+    }
+}
+
+/// The length of the first line including its newline, or of everything if there is none.
+pub(crate) fn line_len(bytes: &[u8]) -> usize {
+    // Reading from a slice cannot fail, and this is the standard library's own fast byte search.
+    std::io::BufRead::skip_until(&mut { bytes }, b'\n').unwrap_or(bytes.len())
+}

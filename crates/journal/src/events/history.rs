@@ -1,0 +1,110 @@
+//! Reading events back from segment files.
+//!
+//! Blocking; called from blocking threads only. Damage and segments deleted meanwhile are not
+//! errors here: the caller sees from the numbers what is missing.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::directory::{Directory, Segment};
+use super::error::EventError;
+use super::event::Event;
+use super::record::MAX_RECORD;
+use super::segment::{Walk, as_u64};
+
+/// Holds any record whole.
+const BLOCK: usize = 2 * MAX_RECORD;
+
+/// Where in the files the event with this number or the first after it begins. Only spares work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    pub(super) seq: u64,
+    segment: u64,
+    offset: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) events: Vec<Arc<Event>>,
+    pub(super) next: Option<Position>,
+}
+
+/// Reads up to `max` events from `seq` on, at least one if there is any in the segments.
+pub(super) fn read_page(
+    directory: &Directory,
+    segments: &[Segment],
+    seq: u64,
+    position: Option<Position>,
+    max: usize,
+) -> Result<Page, EventError> {
+    let holding = segments
+        .partition_point(|segment| segment.first <= seq)
+        .saturating_sub(1);
+    for segment in &segments[holding..] {
+        let path = directory.segment_path(segment.first);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(EventError::Read { path, source }),
+        };
+        let offset = position
+            .filter(|known| known.segment == segment.first && known.seq == seq)
+            .map_or(0, |known| known.offset);
+        let page = read_segment(&file, segment, seq, offset, max);
+        if !page.events.is_empty() {
+            return Ok(page);
+        }
+    }
+    Ok(Page {
+        events: Vec::new(),
+        next: None,
+    })
+}
+
+fn read_segment(file: &File, segment: &Segment, seq: u64, mut offset: u64, max: usize) -> Page {
+    let mut page = Page {
+        events: Vec::new(),
+        next: None,
+    };
+    let mut block = vec![0; BLOCK];
+    while offset < segment.bytes && page.events.is_empty() {
+        let wanted = usize::try_from(segment.bytes - offset).map_or(BLOCK, |left| left.min(BLOCK));
+        // A part of the disk that cannot be read is like damage: what it held is missing.
+        let Ok(len) = read_up_to(file, &mut block[..wanted], offset) else {
+            return page;
+        };
+        let more_follows = offset + as_u64(len) < segment.bytes;
+        let mut walk = Walk::new(segment.first, offset, &block[..len], more_follows);
+        while page.events.len() < max {
+            let Some(event) = walk.next() else { break };
+            if event.id.seq >= seq {
+                page.next = Some(Position {
+                    seq: event.id.seq + 1,
+                    segment: segment.first,
+                    offset: walk.good_end(),
+                });
+                page.events.push(Arc::new(event));
+            }
+        }
+        if len == 0 || walk.resume_at() == offset {
+            return page;
+        }
+        offset = walk.resume_at();
+    }
+    page
+}
+
+fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + as_u64(filled)) {
+            Ok(0) => break,
+            Ok(len) => filled += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

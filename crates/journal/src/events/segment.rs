@@ -1,0 +1,129 @@
+//! Walking the records of one segment's bytes, over damage if need be.
+//!
+//! Works on bytes in memory only. It must never yield a record that was not written at exactly
+//! that place, nor yield records out of order.
+
+use super::event::Event;
+use super::record::{Decoded, MARKER, MIN_RECORD, Place, decode};
+
+/// The records in a stretch of a segment, in order.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    bytes: &'a [u8],
+    /// Where `bytes` begins in the file.
+    base: u64,
+    segment: u64,
+    /// Index in `bytes` of what is looked at next.
+    at: usize,
+    /// Index just after the last whole record.
+    good_end: usize,
+    /// Records below this number are not taken: they would go back in order.
+    floor: u64,
+    /// Whether more of the file may follow `bytes`.
+    more_follows: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(segment: u64, base: u64, bytes: &'a [u8], more_follows: bool) -> Self {
+        Self {
+            bytes,
+            base,
+            segment,
+            at: 0,
+            good_end: 0,
+            floor: segment,
+            more_follows,
+        }
+    }
+
+    /// Offset in the file just after the last record yielded.
+    pub(super) fn good_end(&self) -> u64 {
+        self.base + as_u64(self.good_end)
+    }
+
+    /// Offset in the file from which to go on with more bytes.
+    pub(super) fn resume_at(&self) -> u64 {
+        self.base + as_u64(self.at)
+    }
+
+    fn decode_here(&self) -> Decoded {
+        let place = Place {
+            segment: self.segment,
+            offset: self.base + as_u64(self.at),
+        };
+        match decode(&self.bytes[self.at..], place) {
+            Decoded::Whole(event, len) if event.id.seq < self.floor => {
+                Decoded::Damaged { claimed: Some(len) }
+            }
+            other => other,
+        }
+    }
+
+    /// Goes to the next place where a record may begin.
+    fn skip_damage(&mut self) {
+        let from = self.at + 1;
+        let rest = &self.bytes[from.min(self.bytes.len())..];
+        let found = rest
+            .windows(MARKER.len())
+            .position(|window| window == MARKER);
+        self.at = match found {
+            Some(offset) => from + offset,
+            // The beginning of a marker may be the last thing in these bytes.
+            None if self.more_follows => {
+                self.bytes.len().saturating_sub(MARKER.len() - 1).max(from)
+            }
+            None => self.bytes.len(),
+        }
+        .min(self.bytes.len());
+    }
+
+    /// How many records the bytes after the last whole one may have held that readers had seen.
+    ///
+    /// A record cut short was never shown to anyone. One of full length that no longer checks
+    /// may have been, and unrecognisable bytes may have been as many as fit.
+    pub(super) fn maybe_seen_after_end(&self) -> u64 {
+        let mut rest = &self.bytes[self.good_end..];
+        let mut count = 0;
+        loop {
+            let place = Place {
+                segment: self.segment,
+                offset: u64::MAX,
+            };
+            match decode(rest, place) {
+                Decoded::Torn => return count,
+                Decoded::Whole(_, len) | Decoded::Damaged { claimed: Some(len) } => {
+                    count += 1;
+                    rest = &rest[len..];
+                }
+                Decoded::Damaged { claimed: None } => {
+                    return count + as_u64(rest.len() / MIN_RECORD);
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        while self.at < self.bytes.len() {
+            match self.decode_here() {
+                Decoded::Whole(event, len) => {
+                    self.at += len;
+                    self.good_end = self.at;
+                    self.floor = event.id.seq.saturating_add(1);
+                    return Some(event);
+                }
+                Decoded::Torn if self.more_follows => return None,
+                // A damaged length also looks like a torn record: whole ones may stand behind.
+                Decoded::Torn | Decoded::Damaged { .. } => self.skip_damage(),
+            }
+        }
+        None
+    }
+}
+
+pub(super) fn as_u64(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,237 @@
+//! Waking those who follow logs when something is written.
+//!
+//! One inotify instance serves all followers (the kernel allows a user only 128), with one watch
+//! a log however many follow it. A single thread reads it, only while anything is followed.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use inotify::{Event, EventMask, Inotify, WatchDescriptor, WatchMask, Watches};
+use tokio::sync::watch;
+
+/// Room for many events with short names in one read.
+const EVENT_BUFFER: usize = 16 * 1024;
+
+#[derive(Clone, Debug)]
+pub(super) struct Followers(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    watching: Mutex<Option<Watching>>,
+}
+
+/// One follower of one log.
+#[derive(Debug)]
+pub(super) struct Follower {
+    followers: Followers,
+    descriptor: WatchDescriptor,
+    changes: watch::Receiver<()>,
+}
+
+/// The log that was followed is no more.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl Follower {
+    /// Says that everything written up to now is about to be read.
+    pub(super) fn mark_seen(&mut self) {
+        self.changes.mark_unchanged();
+    }
+
+    /// Waits until something may have been written since the last mark.
+    pub(super) async fn changed(&mut self) -> Result<(), Gone> {
+        self.changes.changed().await.map_err(|_| Gone)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if let Some(watching) = &mut *self.followers.lock() {
+            watching.leave(&self.descriptor);
+        }
+    }
+}
+
+impl Followers {
+    pub(super) fn new(root: &Path) -> Self {
+        Self(Arc::new(Shared {
+            root: root.to_owned(),
+            watching: Mutex::new(None),
+        }))
+    }
+
+    /// Begins to follow; whatever is written after this wakes the follower.
+    pub(super) fn join(&self, log: &str) -> io::Result<Follower> {
+        let mut guard = self.lock();
+        let (descriptor, changes) = match &mut *guard {
+            Some(watching) => watching.join(&self.0.root, log)?,
+            none => {
+                let inotify = Inotify::init()?;
+                let mut watching = Watching::new(&inotify, &self.0.root)?;
+                let joined = watching.join(&self.0.root, log)?;
+                let followers = self.clone();
+                thread::Builder::new()
+                    .name("log-follow".to_owned())
+                    .spawn(move || followers.wake_until_unused(inotify))?;
+                *none = Some(watching);
+                joined
+            }
+        };
+        Ok(Follower {
+            followers: self.clone(),
+            descriptor,
+            changes,
+        })
+    }
+
+    /// The thread. It is woken for the last time when the last watch is taken away.
+    fn wake_until_unused(&self, mut inotify: Inotify) {
+        let mut buffer = [0; EVENT_BUFFER];
+        loop {
+            let events = inotify.read_events_blocking(&mut buffer);
+            let mut guard = self.lock();
+            let unused = match (&mut *guard, events) {
+                (Some(watching), Ok(events)) => {
+                    events.for_each(|event| watching.handle(&self.0.root, &event));
+                    watching.logs.is_empty()
+                }
+                (Some(_), Err(error)) => error.kind() != io::ErrorKind::Interrupted,
+                (None, _) => true,
+            };
+            if unused {
+                // Both hold the instance open. It must be closed before another can be made, so
+                // that there is never more than one.
+                *guard = None;
+                drop(inotify);
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Watching>> {
+        self.0
+            .watching
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Exists while anything is followed, and the thread with it.
+struct Watching {
+    watches: Watches,
+    /// Watched to learn that a log's directory was deleted: followers have files in it open,
+    /// and that keeps the kernel from reporting it on the directory itself.
+    root: WatchDescriptor,
+    logs: HashMap<WatchDescriptor, Watched>,
+}
+
+struct Watched {
+    name: String,
+    followers: usize,
+    /// Dropped when the log's directory is gone.
+    changes: watch::Sender<()>,
+}
+
+impl Watching {
+    fn new(inotify: &Inotify, root: &Path) -> io::Result<Self> {
+        let mut watches = inotify.watches();
+        let deleted = WatchMask::DELETE | WatchMask::MOVED_FROM | WatchMask::ONLYDIR;
+        let root = watches.add(root, deleted)?;
+        Ok(Self {
+            watches,
+            root,
+            logs: HashMap::new(),
+        })
+    }
+
+    fn join(
+        &mut self,
+        root: &Path,
+        log: &str,
+    ) -> io::Result<(WatchDescriptor, watch::Receiver<()>)> {
+        let descriptor = self.watch(root, log)?;
+        let watched = self
+            .logs
+            .entry(descriptor.clone())
+            .or_insert_with(|| Watched {
+                name: log.to_owned(),
+                followers: 0,
+                changes: watch::Sender::new(()),
+            });
+        watched.followers += 1;
+        Ok((descriptor, watched.changes.subscribe()))
+    }
+
+    /// Gives the same descriptor again for a directory that is already watched.
+    fn watch(&mut self, root: &Path, log: &str) -> io::Result<WatchDescriptor> {
+        let written =
+            WatchMask::MODIFY | WatchMask::CREATE | WatchMask::ONLYDIR | WatchMask::DONT_FOLLOW;
+        self.watches.add(root.join(log), written)
+    }
+
+    fn leave(&mut self, descriptor: &WatchDescriptor) {
+        let Some(watched) = self.logs.get_mut(descriptor) else {
+            return;
+        };
+        watched.followers -= 1;
+        if watched.followers == 0 {
+            self.forget(descriptor);
+        }
+    }
+
+    fn forget(&mut self, descriptor: &WatchDescriptor) {
+        self.logs.remove(descriptor);
+        // Fails if the kernel has taken the watch away itself.
+        let _ = self.watches.remove(descriptor.clone());
+    }
+
+    fn handle(&mut self, root: &Path, event: &Event<&OsStr>) {
+        if event.mask.contains(EventMask::Q_OVERFLOW) {
+            for watched in self.logs.values() {
+                watched.changes.send_replace(());
+            }
+        } else if event.wd == self.root {
+            if let Some(name) = event.name.and_then(OsStr::to_str) {
+                self.forget_deleted(root, name);
+            }
+        } else if event.mask.contains(EventMask::IGNORED) {
+            self.logs.remove(&event.wd);
+        } else if let Some(watched) = self.logs.get(&event.wd) {
+            watched.changes.send_replace(());
+        }
+    }
+
+    /// A directory of that name was deleted, but since then another may have been made and
+    /// followed.
+    fn forget_deleted(&mut self, root: &Path, name: &str) {
+        let present = self.watch(root, name).ok();
+        let deleted: Vec<_> = self
+            .logs
+            .iter()
+            .filter(|(descriptor, log)| log.name == name && Some(*descriptor) != present.as_ref())
+            .map(|(descriptor, _)| descriptor.clone())
+            .collect();
+        for descriptor in deleted {
+            self.forget(&descriptor);
+        }
+        if let Some(present) = present
+            && !self.logs.contains_key(&present)
+        {
+            self.forget(&present);
+        }
+    }
+}
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watching")
+            .field("logs", &self.logs.len())
+            .finish_non_exhaustive()
+    }
+}

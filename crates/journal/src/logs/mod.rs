@@ -1,0 +1,34 @@
+//! Logs: one directory a source, CRI-format files in it, rotated by size.
+//!
+//! ```text
+//! <root>/<source>/0000000001.log    a generation
+//! <root>/<source>/current           symbolic link to the newest generation
+//! <root>/<source>/lock              held by the one writer
+//! ```
+//! Files are only ever appended to and, in the end, deleted: never renamed, rewritten or
+//! truncated. A reader is therefore a generation and an offset, and needs no word from the writer.
+
+mod bisect;
+mod chunk;
+mod directory;
+mod error;
+mod file_cursor;
+mod file_end;
+mod follow;
+mod limits;
+mod lines;
+mod query;
+mod reader;
+mod store;
+mod stream;
+mod tail;
+mod window;
+mod writer;
+
+pub use chunk::LogChunk;
+pub use error::LogError;
+pub use limits::LogLimits;
+pub use query::LogQuery;
+pub use store::LogStore;
+pub use stream::LogStream;
+pub use writer::LogWriter;

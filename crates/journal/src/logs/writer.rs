@@ -1,0 +1,252 @@
+//! Writing one log.
+//!
+//! Plain blocking code without a runtime. It only appends: what a reader may have read is never
+//! changed. Within a file times never go back, so that readers can bisect it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem;
+use std::path::Path;
+
+use super::directory::LogDirectory;
+use super::error::LogError;
+use super::file_end::FileEnd;
+use super::limits::LogLimits;
+use super::lines::as_u64;
+use crate::Timestamp;
+use crate::cri::{Stream, write_line};
+
+/// Lines waiting in memory are written out when they come to this much.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// A clock that goes back by less than this is taken to stand still.
+const SMALL_STEP_NANOS: i64 = 1_000_000_000;
+
+/// The one writer of a log; a second one is refused while this lives.
+#[derive(Debug)]
+pub struct LogWriter {
+    directory: LogDirectory,
+    _lock: File,
+    limits: LogLimits,
+    /// The newest generation, being written.
+    file: File,
+    generation: u64,
+    file_bytes: u64,
+    /// The older generations and their sizes, oldest first.
+    older: VecDeque<(u64, u64)>,
+    /// The newest time in the present file.
+    last_time: Option<Timestamp>,
+    /// The present file may end in the middle of a line or of a run of partial records.
+    torn: bool,
+    /// The link `current` does not point at the present file yet.
+    link_stale: bool,
+    buffer: Vec<u8>,
+}
+
+impl LogWriter {
+    /// Opens the log, going on where the last writer stopped. A line it left torn is ended, not
+    /// cut off.
+    pub fn open(root: &Path, source: &str, limits: LogLimits) -> Result<Self, LogError> {
+        let directory = LogDirectory::open_or_create(root, source)?;
+        let lock = directory.lock()?;
+        let write_error = |source| LogError::Write {
+            log: directory.name().to_owned(),
+            source,
+        };
+        let mut generations = VecDeque::new();
+        for generation in directory.generations().map_err(write_error)? {
+            if let Some(file) = directory.open_generation(generation).map_err(write_error)? {
+                generations.push_back((generation, file.metadata().map_err(write_error)?.len()));
+            }
+        }
+        let (generation, file_bytes, file) = match generations.pop_back() {
+            Some((newest, len)) => (newest, len, directory.append_to(newest)),
+            None => (1, 0, directory.create(1)),
+        };
+        let mut writer = Self {
+            file: file.map_err(write_error)?,
+            directory,
+            _lock: lock,
+            limits,
+            generation,
+            file_bytes,
+            older: generations,
+            last_time: None,
+            torn: true,
+            link_stale: true,
+            buffer: Vec::new(),
+        };
+        let end = FileEnd::read(&writer.file, file_bytes);
+        writer.last_time = end.map_err(|source| writer.write_error(source))?.last_time;
+        // A full disk is no reason not to open: it is tried again with the next lines.
+        let _ = writer.flush();
+        writer.delete_oldest();
+        Ok(writer)
+    }
+
+    /// Writes one line, given without its newline; newlines inside make it several.
+    pub fn append(&mut self, time: Timestamp, stream: Stream, line: &[u8]) -> Result<(), LogError> {
+        self.push_line(time, stream, line)?;
+        self.flush()
+    }
+
+    /// Adds a line to those that the next [`LogWriter::flush`] writes in one go. Flushes by
+    /// itself when much has gathered.
+    pub fn push_line(
+        &mut self,
+        time: Timestamp,
+        stream: Stream,
+        line: &[u8],
+    ) -> Result<(), LogError> {
+        self.push(time, stream, line, false)
+    }
+
+    /// Like [`LogWriter::push_line`] for the beginning of a line whose end is not known yet; the
+    /// next line of the same stream goes on with it.
+    pub fn push_partial(
+        &mut self,
+        time: Timestamp,
+        stream: Stream,
+        text: &[u8],
+    ) -> Result<(), LogError> {
+        self.push(time, stream, text, true)
+    }
+
+    fn push(
+        &mut self,
+        time: Timestamp,
+        stream: Stream,
+        line: &[u8],
+        unfinished: bool,
+    ) -> Result<(), LogError> {
+        let time = self.time_for_file(time)?;
+        write_line(&mut self.buffer, time, stream, line, unfinished);
+        self.last_time = Some(time);
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes the lines that have gathered, in one system call unless the kernel takes only a
+    /// part. After an error they are given up: a part of them may have been written, and the
+    /// file is put in order before the next lines.
+    pub fn flush(&mut self) -> Result<(), LogError> {
+        let mut lines = mem::take(&mut self.buffer);
+        let written = self.write_out(&lines);
+        lines.clear();
+        self.buffer = lines;
+        written
+    }
+
+    /// Flushes what was written to the disk itself.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        self.flush()?;
+        self.file.sync_data().map_err(|source| LogError::Sync {
+            log: self.directory.name().to_owned(),
+            source,
+        })
+    }
+
+    /// Changes the limits, at once.
+    pub fn set_limits(&mut self, limits: LogLimits) {
+        self.limits = limits;
+        self.delete_oldest();
+    }
+
+    fn write_out(&mut self, lines: &[u8]) -> Result<(), LogError> {
+        if self.torn {
+            let end = FileEnd::read(&self.file, self.file_bytes);
+            let ending = end.map_err(|source| self.write_error(source))?.repair();
+            self.write_bytes(&ending)?;
+            self.torn = false;
+        }
+        if !lines.is_empty() {
+            let full = self.file_bytes + as_u64(lines.len()) > self.limits.file_bytes;
+            if full && self.file_bytes > 0 {
+                self.start_generation()?;
+            }
+            self.write_bytes(lines)?;
+            self.delete_oldest();
+        }
+        if self.link_stale {
+            // Only people use the link; no line is refused because it cannot be made now.
+            self.link_stale = self.directory.link_current(self.generation).is_err();
+        }
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, mut bytes: &[u8]) -> Result<(), LogError> {
+        while !bytes.is_empty() {
+            let written = match self.file.write(bytes) {
+                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+                other => other,
+            };
+            match written {
+                Ok(len) => {
+                    self.file_bytes += as_u64(len);
+                    bytes = &bytes[len..];
+                }
+                Err(source) => {
+                    self.torn = true;
+                    return Err(self.write_error(source));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The time to write: never before the last one in the file.
+    fn time_for_file(&mut self, time: Timestamp) -> Result<Timestamp, LogError> {
+        let Some(last) = self.last_time.filter(|last| time < *last) else {
+            return Ok(time);
+        };
+        if last.as_nanos().saturating_sub(time.as_nanos()) < SMALL_STEP_NANOS {
+            return Ok(last);
+        }
+        self.flush()?;
+        if self.file_bytes > 0 {
+            self.start_generation()?;
+        }
+        Ok(time)
+    }
+
+    fn start_generation(&mut self) -> Result<(), LogError> {
+        let next = self.generation + 1;
+        self.file = self
+            .directory
+            .create(next)
+            .map_err(|source| LogError::Rotate {
+                log: self.directory.name().to_owned(),
+                source,
+            })?;
+        self.older.push_back((self.generation, self.file_bytes));
+        self.generation = next;
+        self.file_bytes = 0;
+        self.last_time = None;
+        self.link_stale = true;
+        Ok(())
+    }
+
+    fn delete_oldest(&mut self) {
+        let older: u64 = self.older.iter().map(|(_, bytes)| bytes).sum();
+        let mut total = older + self.file_bytes;
+        while total > self.limits.total_bytes {
+            let Some((generation, bytes)) = self.older.pop_front() else {
+                return;
+            };
+            // One that cannot be deleted now is found again when the log is next opened.
+            let _ = self.directory.remove(generation);
+            total -= bytes;
+        }
+    }
+
+    fn write_error(&self, source: io::Error) -> LogError {
+        LogError::Write {
+            log: self.directory.name().to_owned(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `mainstay events`
+
+use clap::Args;
+use futures_util::StreamExt;
+use mainstay_api::event;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{Event, EventsRequest, ServiceStateEvent};
+use mainstay_journal::EventId;
+use serde_json::{Value, json};
+
+use super::{connect, within};
+use crate::cli::{Format, Global};
+use crate::failure::{Outcome, warn};
+use crate::output;
+
+/// Show what happened on the node, and with -f what happens
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay events --tail 10\n  \
+    mainstay events --since 1h -o json\n  \
+    mainstay events -f\n  \
+    mainstay events -f --after 00000000000000051878a3b1c0de0000")]
+pub struct Events {
+    /// Go on with new events as they come
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Begin with the last N kept events; -1 for all [default: 20, with -f: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-1..), conflicts_with_all = ["since", "after"])]
+    tail: Option<i32>,
+
+    /// Begin with the events of this long ago
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "after")]
+    since: Option<std::time::Duration>,
+
+    /// Begin after the event with this id: goes on where another stream ended
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+}
+
+impl Events {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let mut service = MachineServiceClient::new(client.channel());
+        let request = client.request(self.request());
+        let mut stream = within(global, service.events(request)).await?.into_inner();
+        while let Some(event) = stream.next().await {
+            let event = event?;
+            if let Some(metadata) = event.metadata.as_ref().filter(|m| !m.error.is_empty()) {
+                warn(&metadata.error);
+            }
+            let node = client.node_name(event.metadata.as_ref());
+            // The empty event that opens a stream with history is only a sign of life.
+            let Some(shown) = Shown::read(&event) else {
+                continue;
+            };
+            match global.output {
+                Format::Table => output::print(&format!("{}\n", shown.line()))?,
+                format => output::stream_item(format, &shown.value(&node))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&self) -> EventsRequest {
+        let default_tail = if self.follow { 0 } else { 20 };
+        let tail = match (&self.since, &self.after) {
+            (None, None) => self.tail.unwrap_or(default_tail),
+            _ => 0,
+        };
+        EventsRequest {
+            tail_events: tail,
+            tail_id: self.after.clone().unwrap_or_default(),
+            // A part of a second counts as a whole one: rather one event more than one less.
+            tail_seconds: self.since.map_or(0, |since| {
+                i32::try_from(since.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
+            }),
+            until_now: !self.follow,
+        }
+    }
+}
+
+/// An event as people read it.
+struct Shown {
+    id: String,
+    time: Option<jiff::Timestamp>,
+    kind: String,
+    data: Value,
+    what: String,
+}
+
+impl Shown {
+    fn read(wire: &Event) -> Option<Self> {
+        let packed = wire.data.as_ref()?;
+        let kind = event::kind(packed).unwrap_or(&packed.type_url).to_owned();
+        let data = output::value_of_bytes(&kind, &packed.value);
+        let what = match event::unpack::<ServiceStateEvent>(packed) {
+            Ok(state) => {
+                format!(
+                    "{} {} {}",
+                    state.service,
+                    state.action().as_str_name(),
+                    state.message
+                )
+            }
+            Err(_) => data.to_string(),
+        };
+        // Our ids carry the time; those of other nodes may not.
+        let time =
+            wire.id.parse::<EventId>().ok().and_then(|id| {
+                jiff::Timestamp::from_nanosecond(i128::from(id.time.as_nanos())).ok()
+            });
+        Some(Self {
+            id: wire.id.clone(),
+            time,
+            kind,
+            data,
+            what,
+        })
+    }
+
+    fn line(&self) -> String {
+        let time = self.time.map_or_else(|| "-".to_owned(), output::local_time);
+        let kind = self.kind.rsplit('.').next().unwrap_or(&self.kind);
+        format!("{time}  {kind:<18} {}", self.what)
+    }
+
+    fn value(&self, node: &str) -> Value {
+        json!({
+            "node": node,
+            "id": self.id,
+            "time": self.time.map(|time| time.to_string()),
+            "type": self.kind,
+            "data": self.data,
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! `mainstay logs`
+
+use std::io::Write;
+
+use clap::Args;
+use futures_util::StreamExt;
+use mainstay_api::machine::LogsRequest;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use serde_json::json;
+
+use super::{connect, within};
+use crate::cli::{Format, Global};
+use crate::failure::{Failure, Outcome, warn};
+use crate::output::{self, LineSplitter, moment};
+
+/// Show the log of a service, such as the node's own (`mainstay`) or its `audit` log
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay logs mainstay --tail 20\n  \
+    mainstay logs mainstay -f\n  \
+    mainstay logs audit --since 1h\n  \
+    mainstay logs mainstay --since 2026-11-15T20:00:00Z --until 2026-11-15T21:00:00Z")]
+pub struct Logs {
+    /// Which log
+    id: String,
+
+    /// Go on with new lines as they come
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Only the last N lines
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    tail: Option<i32>,
+
+    /// Only lines from this time on: RFC 3339, or how long ago (10m, 2h, 1day)
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<jiff::Timestamp>,
+
+    /// Only lines before this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<jiff::Timestamp>,
+
+    /// The namespace the log belongs to
+    #[arg(long, default_value = "system")]
+    namespace: String,
+}
+
+impl Logs {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let request = LogsRequest {
+            namespace: self.namespace,
+            id: self.id,
+            driver: 0,
+            follow: self.follow,
+            tail_lines: self.tail.unwrap_or(-1),
+            since: self.since.map(output::wire_time),
+            until: self.until.map(output::wire_time),
+        };
+        let mut service = MachineServiceClient::new(client.channel());
+        let mut stream = within(global, service.logs(client.request(request)))
+            .await?
+            .into_inner();
+        let mut lines = LineSplitter::default();
+        let mut out = std::io::stdout().lock();
+        while let Some(data) = stream.next().await {
+            let data = data?;
+            if let Some(metadata) = data.metadata.as_ref().filter(|m| !m.error.is_empty()) {
+                warn(&metadata.error);
+            }
+            let node = client.node_name(data.metadata.as_ref());
+            match global.output {
+                Format::Table => out.write_all(&data.bytes)?,
+                format => {
+                    for line in lines.push(&data.bytes) {
+                        output::stream_item(format, &json!({ "node": node, "line": line }))?;
+                    }
+                }
+            }
+            out.flush().map_err(Failure::from)?;
+        }
+        if let (Some(line), format @ (Format::Json | Format::Yaml)) = (lines.rest(), global.output)
+        {
+            output::stream_item(
+                format,
+                &json!({ "node": client.node_name(None), "line": line }),
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! One file per command, named like the command.
+
+pub mod completion;
+pub mod config;
+pub mod events;
+pub mod health;
+pub mod logs;
+pub mod man;
+pub mod pki;
+pub mod serve;
+pub mod version;
+
+use crate::cli::{Cli, Command, Global};
+use crate::client::Client;
+use crate::failure::{Exit, Failure, Outcome};
+
+pub fn run(cli: Cli) -> Outcome {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Serve(serve) => serve.run(),
+        Command::Version(version) => talk(version.run(&global)),
+        Command::Health(health) => talk(health.run(&global)),
+        Command::Events(events) => talk(events.run(&global)),
+        Command::Logs(logs) => talk(logs.run(&global)),
+        Command::Config(config) => config.run(&global),
+        Command::Pki(pki) => pki.run(&global),
+        Command::Completion(completion) => completion.run(),
+        Command::Man(man) => man.run(),
+    }
+}
+
+/// Runs what talks to a node. One thread is enough for a client.
+fn talk(work: impl Future<Output = Outcome>) -> Outcome {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
+}
+
+async fn connect(global: &Global) -> Outcome<Client> {
+    Client::connect(global).await
+}
+
+/// Bounds a call that answers once.
+async fn within<T>(
+    global: &Global,
+    call: impl Future<Output = Result<T, tonic::Status>>,
+) -> Outcome<T> {
+    match tokio::time::timeout(global.timeout, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Failure::new(
+            Exit::Timeout,
+            format!(
+                "no answer within {}; --timeout TIME waits longer",
+                humantime::format_duration(global.timeout)
+            ),
+        )),
+    }
+}

@@ -1,0 +1,137 @@
+//! `mainstay serve`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use mainstay_daemon::config::{CertificateName, LogLevel, PodsAddress, Span};
+use mainstay_daemon::{Config, Overrides, Ready};
+
+use crate::build_info::build;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output;
+
+/// A node with more cores has more to do than answering calls.
+const MOST_WORKERS: usize = 8;
+
+/// Run the node: serve its API until told to stop
+///
+/// SIGTERM and SIGINT stop it, SIGHUP makes it read its configuration again.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay serve\n  \
+    mainstay serve --listen 0.0.0.0:50000 --name node1.example.org\n  \
+    mainstay serve --state ./state --listen 127.0.0.1:0\n\n\
+    Every option can stand in the configuration file as well; docs/configuration.md lists them")]
+pub struct Serve {
+    /// Configuration file [default: /etc/mainstay/config.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Where the node keeps everything [default: /var/lib/mainstay, or
+    /// $XDG_STATE_HOME/mainstay for an ordinary user]
+    #[arg(long, value_name = "DIR", env = "MAINSTAY_STATE")]
+    state: Option<PathBuf>,
+
+    /// Address of the API, with TLS [default: 127.0.0.1:50000]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+
+    /// Loopback address for original pod clients, without TLS, reading only [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pods_listen: Option<PodsAddress>,
+
+    /// A further name or address for the node's certificate; can be repeated
+    #[arg(long = "name", value_name = "NAME")]
+    names: Vec<CertificateName>,
+
+    /// error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
+
+    /// How long running calls may go on after a stop was asked for [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    stop_timeout: Option<Span>,
+}
+
+impl Serve {
+    pub fn run(self) -> Outcome {
+        let overrides = Overrides {
+            config: self.config,
+            state: self.state,
+            listen: self.listen,
+            pods_listen: self.pods_listen,
+            names: self.names,
+            log_level: self.log_level,
+            stop_timeout: self.stop_timeout,
+        };
+        let config =
+            Config::load(&overrides).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+        let workers = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(MOST_WORKERS);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name("mainstay")
+            .enable_all()
+            .build()?;
+        let served = runtime.block_on(mainstay_daemon::serve(
+            config,
+            overrides,
+            build(),
+            |ready| {
+                // A closed stdout must not keep the node from serving.
+                let _ = output::print(&greeting(ready));
+            },
+        ));
+        // Work that still blocks a thread, such as a read of a hung mount, is not waited for.
+        runtime.shutdown_background();
+        served.map_err(|error| Failure::caused(Exit::Failed, &error))
+    }
+}
+
+fn greeting(ready: &Ready) -> String {
+    let mut text = format!(
+        "mainstay {} serves on {} (TLS) and {}\n",
+        env!("CARGO_PKG_VERSION"),
+        ready.listen,
+        ready.socket.display()
+    );
+    if let Some(pods) = ready.pods_listen {
+        text.push_str(&format!(
+            "original pod clients read on {pods}, without TLS\n"
+        ));
+    }
+    text.push_str(&format!(
+        "state: {}   ready in {} ms\n",
+        ready.state.display(),
+        ready.took.as_millis()
+    ));
+    if ready.first_start {
+        text.push_str(
+            "first start: made a certificate authority and an administrator's certificate\n",
+        );
+    }
+    match &ready.client_config {
+        Some(client) => {
+            let option = if is_found_by_default(client) {
+                String::new()
+            } else {
+                format!(" --client-config {}", client.display())
+            };
+            text.push_str(&format!(
+                "try, in another shell:\n  mainstay version{option}\n  \
+                 mainstay logs mainstay --tail 5{option}\n  mainstay events --tail 10{option}\n"
+            ));
+        }
+        None => text.push_str(
+            "the CA's key is not on this node: client configurations are issued where it is\n",
+        ),
+    }
+    text
+}
+
+fn is_found_by_default(client: &std::path::Path) -> bool {
+    let default = mainstay_daemon::config::default_state().map(|state| state.join("client.yaml"));
+    default.is_ok_and(|default| default == client)
+}

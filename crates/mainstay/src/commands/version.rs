@@ -1,0 +1,99 @@
+//! `mainstay version`
+
+use clap::Args;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{Version as NodeVersion, VersionResponse};
+use serde_json::json;
+
+use super::{connect, within};
+use crate::build_info::build;
+use crate::cli::{Format, Global};
+use crate::failure::Outcome;
+use crate::output::{self, Table};
+
+/// Show the version of this command and of the node
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay version\n  \
+    mainstay version --client\n  \
+    mainstay version -o json | jq -r '.server[0].version.tag'")]
+pub struct Version {
+    /// Only this command's own version; asks no node
+    #[arg(long)]
+    client: bool,
+}
+
+impl Version {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let own = build();
+        let own = json!({
+            "tag": format!("v{}", own.version),
+            "sha": own.sha,
+            "built": own.built,
+            "rust": own.rust,
+            "arch": own.arch,
+        });
+        let servers = if self.client {
+            Vec::new()
+        } else {
+            ask(global).await?
+        };
+        match global.output {
+            Format::Table => output::print(&table(&own, &servers)),
+            format => {
+                let servers: Vec<_> = servers
+                    .iter()
+                    .map(|(node, version)| {
+                        let mut value = output::value("machine.Version", version);
+                        value["node"] = json!(node);
+                        value
+                    })
+                    .collect();
+                let mut all = json!({ "client": own });
+                if !self.client {
+                    all["server"] = json!(servers);
+                }
+                output::document(format, &all)
+            }
+        }
+    }
+}
+
+async fn ask(global: &Global) -> Outcome<Vec<(String, NodeVersion)>> {
+    let client = connect(global).await?;
+    let mut service = MachineServiceClient::new(client.channel());
+    let answer = within(global, service.version(client.request(()))).await?;
+    let VersionResponse { messages } = answer.into_inner();
+    Ok(messages
+        .into_iter()
+        .map(|message| (client.node_name(message.metadata.as_ref()), message))
+        .collect())
+}
+
+fn table(own: &serde_json::Value, servers: &[(String, NodeVersion)]) -> String {
+    let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
+    let mut table = Table::new(&["NODE", "TAG", "SHA", "BUILT", "OS/ARCH", "PLATFORM", "MODE"]);
+    table.row(vec![
+        "(this command)".to_owned(),
+        text("tag"),
+        text("sha"),
+        text("built"),
+        format!("{}/{}", std::env::consts::OS, text("arch")),
+        String::new(),
+        String::new(),
+    ]);
+    for (node, message) in servers {
+        let version = message.version.clone().unwrap_or_default();
+        let platform = message.platform.clone().unwrap_or_default();
+        table.row(vec![
+            node.clone(),
+            version.tag,
+            version.sha,
+            version.built,
+            format!("{}/{}", version.os, version.arch),
+            platform.name,
+            platform.mode,
+        ]);
+    }
+    table.to_string()
+}

@@ -1,0 +1,114 @@
+//! How a command fails: one clear line, and an exit code that scripts can tell apart.
+
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use mainstay_identity::tls::explain;
+use tonic::{Code, Status};
+
+/// Documented in docs/cli.md; a number never changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Failed = 1,
+    Usage = 2,
+    Unreachable = 3,
+    Tls = 4,
+    Refused = 5,
+    NotFound = 6,
+    NotServed = 7,
+    Timeout = 9,
+}
+
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    pub message: String,
+    /// The reader of our output has gone: nothing to say, nothing wrong.
+    silent: bool,
+}
+
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            silent: false,
+        }
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// `error` with everything that caused it, on one line.
+    pub fn caused(exit: Exit, error: &dyn std::error::Error) -> Self {
+        Self::new(exit, chain(error))
+    }
+
+    pub fn report(&self) -> ExitCode {
+        if self.silent {
+            return ExitCode::SUCCESS;
+        }
+        say("error", AnsiColor::Red, &self.message);
+        ExitCode::from(self.exit as u8)
+    }
+}
+
+/// Something the user should know, though the command goes on.
+pub fn warn(message: &str) {
+    say("warning", AnsiColor::Yellow, message);
+}
+
+fn say(label: &str, colour: AnsiColor, message: &str) {
+    let style = Style::new().bold().fg_color(Some(colour.into()));
+    anstream::eprintln!("{style}{label}:{style:#} {message}");
+}
+
+/// An error and its sources, joined by colons, without saying anything twice.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        next = source.source();
+    }
+    text
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        if let Some(why) = explain(&status) {
+            return Self::new(Exit::Tls, why);
+        }
+        let exit = match status.code() {
+            Code::InvalidArgument | Code::OutOfRange => Exit::Usage,
+            Code::Unavailable => Exit::Unreachable,
+            Code::PermissionDenied | Code::Unauthenticated => Exit::Refused,
+            Code::NotFound => Exit::NotFound,
+            Code::Unimplemented => Exit::NotServed,
+            Code::DeadlineExceeded => Exit::Timeout,
+            _ => Exit::Failed,
+        };
+        let message = match status.message() {
+            "" => format!("the node answered {:?}", status.code()),
+            text => text.to_owned(),
+        };
+        Self::new(exit, message)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let silent = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Self {
+            silent,
+            ..Self::new(Exit::Failed, error.to_string())
+        }
+    }
+}

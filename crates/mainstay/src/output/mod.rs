@@ -1,0 +1,50 @@
+//! How results reach the user: tables for people, JSON and YAML for programs. Results go to
+//! stdout and nothing else does.
+
+mod lines;
+mod message;
+mod table;
+mod times;
+
+use std::io::Write;
+
+use serde_json::Value;
+
+use crate::cli::Format;
+use crate::failure::{Exit, Failure, Outcome};
+
+pub use lines::LineSplitter;
+pub use message::{value, value_of_bytes};
+pub use table::Table;
+pub use times::{local_time, moment, wire_time};
+
+pub fn print(text: &str) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// The one document of a command that answers once.
+pub fn document(format: Format, value: &Value) -> Outcome {
+    match format {
+        Format::Yaml => print(&yaml(value)?),
+        Format::Json | Format::Table => print(&format!("{value:#}\n")),
+    }
+}
+
+/// One of many: JSON one per line, YAML as documents of their own.
+pub fn stream_item(format: Format, value: &Value) -> Outcome {
+    match format {
+        Format::Yaml => print(&format!("---\n{}", yaml(value)?)),
+        Format::Json | Format::Table => print(&format!("{value}\n")),
+    }
+}
+
+fn yaml(value: &Value) -> Outcome<String> {
+    let mut text = serde_saphyr::to_string(value)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write YAML: {error}")))?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}

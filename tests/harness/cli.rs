@@ -1,0 +1,83 @@
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::binary;
+
+/// The command line as a user without any set-up of their own has it.
+pub struct Cli {
+    command: Command,
+}
+
+pub struct CliOutput {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: i32,
+}
+
+impl Cli {
+    pub fn new(home: &Path) -> Self {
+        let mut command = Command::new(binary());
+        command
+            .env_clear()
+            .env("HOME", home)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TZ", "UTC")
+            .current_dir(home)
+            .stdin(Stdio::null());
+        Self { command }
+    }
+
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub fn run<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> CliOutput {
+        let output = self.command.args(args).output().unwrap();
+        CliOutput {
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    }
+
+    pub fn spawn<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Child {
+        let command = self
+            .command
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+}
+
+impl CliOutput {
+    /// The output of a command that must have succeeded.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(
+            self.code, 0,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        self.stdout
+    }
+
+    /// What a command that must have failed with `code` said.
+    #[track_caller]
+    pub fn failed(self, code: i32) -> String {
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        self.stderr
+    }
+
+    #[track_caller]
+    pub fn json(self) -> serde_json::Value {
+        let text = self.ok();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}

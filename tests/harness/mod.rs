@@ -1,0 +1,23 @@
+//! A real node in a temporary directory, started in well under a second and stopped whatever
+//! happens.
+
+mod cli;
+mod client;
+mod node;
+
+pub use cli::{Cli, CliOutput};
+pub use client::{Credentials, connect_tls, connect_unix};
+pub use node::{TestNode, TestNodeBuilder, binary, wait_with_patience};
+
+use std::time::Duration;
+
+/// No wait in a test is longer; reaching it is a failure, never a way to pass time.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Bounds a wait for something that must happen.
+pub async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, wait).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {PATIENCE:?} in vain for {what}"),
+    }
+}

@@ -1,0 +1,274 @@
+//! `Logs` and the daemon's log stream: the node's own log and its audit log.
+
+use mainstay_api::machine::LogsRequest;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::observe::GetAuraeDaemonLogStreamRequest;
+use mainstay_api::observe::observe_client::ObserveClient;
+use mainstay_identity::Role;
+use tonic::Code;
+
+use crate::harness::{TestNode, soon};
+
+fn of(id: &str) -> LogsRequest {
+    LogsRequest {
+        id: id.to_owned(),
+        tail_lines: -1,
+        ..LogsRequest::default()
+    }
+}
+
+async fn read(node: &TestNode, request: LogsRequest) -> Result<String, tonic::Status> {
+    let mut client = MachineServiceClient::new(node.connect_locally().await);
+    let mut stream = client.logs(request).await?.into_inner();
+    let mut text = Vec::new();
+    while let Some(data) = soon("the log to end", stream.message()).await? {
+        assert!(!data.bytes.is_empty(), "no empty chunks");
+        text.extend_from_slice(&data.bytes);
+    }
+    Ok(String::from_utf8(text).unwrap())
+}
+
+#[tokio::test]
+async fn every_call_is_logged_with_who_from_where_and_how_it_ended() {
+    let node = TestNode::start();
+    let alice = node.credentials("alice", &[Role::Reader]);
+    let mut client = MachineServiceClient::new(node.connect_as(&alice).await);
+
+    let mut follow = MachineServiceClient::new(node.connect_locally().await)
+        .logs(LogsRequest {
+            follow: true,
+            tail_lines: 0,
+            ..of("mainstay")
+        })
+        .await
+        .unwrap()
+        .into_inner();
+    client.version(()).await.unwrap();
+    client.reboot(()).await.unwrap_err();
+    let mut text = String::new();
+    soon("both lines", async {
+        while !(text.contains("/Version") && text.contains("/Reboot")) {
+            let data = follow.message().await.unwrap().unwrap();
+            text.push_str(std::str::from_utf8(&data.bytes).unwrap());
+        }
+    })
+    .await;
+    let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap();
+    let version = line("method=/machine.MachineService/Version");
+    assert!(version.contains("who=\"alice (os:reader)\""), "{version}");
+    assert!(version.contains("from=127.0.0.1:"), "{version}");
+    assert!(version.contains("code=OK took="), "{version}");
+    assert!(line("/Reboot").contains("code=PERMISSION_DENIED"), "{text}");
+}
+
+#[tokio::test]
+async fn what_changes_something_is_in_the_audit_log_and_what_only_reads_is_not() {
+    let node = TestNode::start();
+    let mut follow = MachineServiceClient::new(node.connect_locally().await)
+        .logs(LogsRequest {
+            follow: true,
+            ..of("audit")
+        })
+        .await
+        .unwrap()
+        .into_inner();
+    let mut client = MachineServiceClient::new(node.connect().await);
+    client.version(()).await.unwrap();
+    client.reboot(()).await.unwrap_err();
+    let data = soon("the audit line", follow.message())
+        .await
+        .unwrap()
+        .unwrap();
+    let text = String::from_utf8(data.bytes.to_vec()).unwrap();
+    assert!(
+        text.contains("AUDIT call method=/machine.MachineService/Reboot"),
+        "{text}"
+    );
+    assert!(text.contains("who=\"admin (os:admin)\""), "{text}");
+    assert!(!text.contains("Version"), "{text}");
+}
+
+#[tokio::test]
+async fn tail_counts_lines_from_the_end() {
+    let node = TestNode::start();
+    let mut client = MachineServiceClient::new(node.connect_locally().await);
+    for _ in 0..5 {
+        client.version(()).await.unwrap();
+    }
+    let all = read(&node, of("mainstay")).await.unwrap();
+    assert!(all.lines().count() >= 2, "{all}");
+    let two = read(
+        &node,
+        LogsRequest {
+            tail_lines: 2,
+            ..of("mainstay")
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(two.lines().count(), 2);
+    let none = read(
+        &node,
+        LogsRequest {
+            tail_lines: 0,
+            ..of("mainstay")
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(none, "");
+}
+
+#[tokio::test]
+async fn times_bound_what_is_shown() {
+    let node = TestNode::start();
+    let future = prost_types::Timestamp {
+        seconds: 4_000_000_000,
+        nanos: 0,
+    };
+    let none = read(
+        &node,
+        LogsRequest {
+            since: Some(future),
+            ..of("mainstay")
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(none, "");
+    let all = read(
+        &node,
+        LogsRequest {
+            until: Some(future),
+            ..of("mainstay")
+        },
+    )
+    .await
+    .unwrap();
+    assert!(all.contains("starting"), "{all}");
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused_with_what_to_do() {
+    let node = TestNode::start();
+    for (request, code, words) in [
+        (
+            of("nothing"),
+            Code::NotFound,
+            "log \"nothing\" was not registered",
+        ),
+        (of("../pki"), Code::NotFound, "was not registered"),
+        (of(""), Code::InvalidArgument, "no log is named"),
+        (
+            LogsRequest {
+                tail_lines: -2,
+                ..of("mainstay")
+            },
+            Code::InvalidArgument,
+            "tail_lines",
+        ),
+        (
+            LogsRequest {
+                driver: 9,
+                ..of("mainstay")
+            },
+            Code::InvalidArgument,
+            "driver 9",
+        ),
+        (
+            LogsRequest {
+                since: Some(prost_types::Timestamp {
+                    seconds: i64::MAX,
+                    nanos: 0,
+                }),
+                ..of("mainstay")
+            },
+            Code::InvalidArgument,
+            "out of range",
+        ),
+    ] {
+        let status = read(&node, request).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(words), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_daemon_s_log_comes_a_line_an_item_then_live() {
+    let node = TestNode::start();
+    let mut observe = ObserveClient::new(node.connect().await);
+    let request = GetAuraeDaemonLogStreamRequest {};
+    let mut items = observe
+        .get_aurae_daemon_log_stream(request)
+        .await
+        .unwrap()
+        .into_inner();
+    let first = soon("the first line", items.message())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(first.channel, "daemon");
+    assert!(
+        first.line.contains("starting") && !first.line.ends_with('\n'),
+        "{}",
+        first.line
+    );
+    let now = jiff::Timestamp::now().as_second();
+    assert!(
+        (now - 600..=now + 1).contains(&first.timestamp),
+        "unix seconds"
+    );
+    MachineServiceClient::new(node.connect().await)
+        .version(())
+        .await
+        .unwrap();
+    soon("the call's own line", async {
+        loop {
+            if items
+                .message()
+                .await
+                .unwrap()
+                .unwrap()
+                .line
+                .contains("/Version")
+            {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[test]
+fn the_command_tails_and_prints_json_lines() {
+    let node = TestNode::start();
+    node.cli().run(["version"]).ok();
+    let tail = node.cli().run(["logs", "mainstay", "--tail", "2"]).ok();
+    assert_eq!(tail.lines().count(), 2, "{tail}");
+    let json = node
+        .cli()
+        .run(["logs", "mainstay", "--tail", "1", "-o", "json"])
+        .json();
+    assert!(json["line"].is_string());
+    let said = node.cli().run(["logs", "nothing"]).failed(6);
+    assert!(
+        said.starts_with("error: log \"nothing\" was not registered"),
+        "{said}"
+    );
+    let none = node
+        .cli()
+        .run(["logs", "mainstay", "--until", "10years"])
+        .ok();
+    assert_eq!(none, "");
+}
+
+#[test]
+fn on_disk_it_is_a_plain_log_that_other_tools_read() {
+    let node = TestNode::start();
+    let text = std::fs::read_to_string(node.state().join("logs/mainstay/current")).unwrap();
+    let line = text.lines().next().unwrap();
+    let mut words = line.splitn(4, ' ');
+    words.next().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert_eq!((words.next(), words.next()), (Some("stdout"), Some("F")));
+    assert!(words.next().unwrap().contains("starting"));
+}

@@ -1,0 +1,22 @@
+//! End to end tests: each starts a real node in a directory of its own and talks to it through
+//! its public doors: the API over mTLS or the unix socket, and the command line.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    unreachable_pub,
+    missing_debug_implementations
+)]
+
+mod authorizer;
+mod command_line;
+mod daemon;
+mod events;
+mod harness;
+mod health;
+mod identity;
+mod logs;
+mod pods;
+mod reflection;
+mod version;
