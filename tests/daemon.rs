@@ -199,7 +199,7 @@ fn a_service_manager_is_told_ready_and_stopping() {
     let mut node = builder
         .env("NOTIFY_SOCKET", path.display().to_string())
         .start();
-    let mut heard = || {
+    let heard = || {
         let mut buffer = [0; 256];
         let length = manager.recv(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..length]).into_owned()

@@ -194,13 +194,30 @@ fn secrets_that_others_can_read_stop_the_start_with_the_remedy() {
     }
 }
 
-#[test]
-fn a_node_certificate_can_be_renewed_while_it_serves() {
+#[tokio::test]
+async fn a_node_certificate_can_be_renewed_while_it_serves() {
     let node = TestNode::start();
-    let path = node.state().join("pki/node.crt");
-    let before = std::fs::read_to_string(&path).unwrap();
+    let admin = node.admin();
+    let serial = async || {
+        let stream = admin.handshake(node.listen()).await.unwrap();
+        let certificates = stream.get_ref().1.peer_certificates().unwrap();
+        CertificateInfo::from_der(&certificates[0]).unwrap().serial
+    };
+    let before = serial().await;
+    let open = node.connect().await;
+    let renewed = crate::daemon::wait_for_event(&node, "node certificate renewed").await;
     node.cli().run(["pki", "renew"]).ok();
-    assert_ne!(before, std::fs::read_to_string(&path).unwrap());
+    renewed.await.unwrap();
+    assert_ne!(
+        serial().await,
+        before,
+        "new connections see the new certificate"
+    );
+    MachineServiceClient::new(open)
+        .version(())
+        .await
+        .expect("open ones go on");
+    node.cli().run(["pki", "renew", "client"]).ok();
     node.cli().run(["version"]).ok();
 }
 

@@ -92,11 +92,26 @@ async fn what_changes_something_is_in_the_audit_log_and_what_only_reads_is_not()
 async fn tail_counts_lines_from_the_end() {
     let node = TestNode::start();
     let mut client = MachineServiceClient::new(node.connect_locally().await);
+    let mut follow = client
+        .logs(LogsRequest {
+            follow: true,
+            ..of("mainstay")
+        })
+        .await
+        .unwrap()
+        .into_inner();
+    let mut all = String::new();
     for _ in 0..5 {
         client.version(()).await.unwrap();
     }
-    let all = read(&node, of("mainstay")).await.unwrap();
-    assert!(all.lines().count() >= 2, "{all}");
+    soon("the five calls", async {
+        while all.matches("/Version").count() < 5 {
+            let data = follow.message().await.unwrap().unwrap();
+            all.push_str(std::str::from_utf8(&data.bytes).unwrap());
+        }
+    })
+    .await;
+    drop(follow);
     let two = read(
         &node,
         LogsRequest {
@@ -107,6 +122,14 @@ async fn tail_counts_lines_from_the_end() {
     .await
     .unwrap();
     assert_eq!(two.lines().count(), 2);
+    let past = read(
+        &node,
+        LogsRequest {
+            tail_lines: i32::MAX,
+            ..of("mainstay")
+        },
+    );
+    assert!(past.await.unwrap().starts_with(&all));
     let none = read(
         &node,
         LogsRequest {

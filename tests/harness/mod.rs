@@ -5,9 +5,9 @@ mod cli;
 mod client;
 mod node;
 
-pub use cli::{Cli, CliOutput};
+pub use cli::Cli;
 pub use client::{Credentials, connect_tls, connect_unix};
-pub use node::{TestNode, TestNodeBuilder, binary, wait_with_patience};
+pub use node::{TestNode, binary, wait_with_patience};
 
 use std::time::Duration;
 

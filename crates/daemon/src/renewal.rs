@@ -1,7 +1,7 @@
 //! Keeps the node's certificates alive: looks when one is due, and on every reload.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay_api::machine::service_state_event::Action;
@@ -26,6 +26,8 @@ pub struct Certificates {
     pub endpoint: String,
     pub tls: ServerTls,
     pub events: DaemonEvents,
+    /// Fingerprint of the node certificate that connections get to see.
+    pub in_use: Mutex<String>,
 }
 
 /// The names a client may call this node by.
@@ -62,9 +64,7 @@ impl Certificates {
                 if let Some(warning) = ensured.warning {
                     warn!("{warning}");
                 }
-                if let Some(reason) = ensured.renewed {
-                    self.renewed(&ensured.node, &reason);
-                }
+                self.take_up(&ensured.node, ensured.renewed.as_deref());
                 ensured.node
             }
             Err(why) => {
@@ -97,11 +97,18 @@ impl Certificates {
         client_file::ensure(&self.client_file, &authority, &wanted, now)
     }
 
-    fn renewed(&self, node: &CertifiedNode, reason: &str) {
+    /// Uses the certificate that is on disk now, whoever put it there.
+    fn take_up(&self, node: &CertifiedNode, reason: Option<&str>) {
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        if *in_use == node.info.fingerprint {
+            return;
+        }
         if let Err(why) = self.tls.replace(node) {
             error!(error = %why, "the renewed certificate cannot be used");
             return;
         }
+        in_use.clone_from(&node.info.fingerprint);
+        let reason = reason.unwrap_or("replaced on disk");
         let until = node.info.not_after;
         info!(reason, %until, "node certificate renewed");
         let message = format!("node certificate renewed ({reason}), valid until {until}");

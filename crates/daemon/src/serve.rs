@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -147,6 +147,7 @@ impl Daemon {
             endpoint: reachable(listen).to_string(),
             tls,
             events: events.clone(),
+            in_use: Mutex::new(ensured.node.info.fingerprint.clone()),
         });
         certificates.ensure_client_file(&ensured.node, jiff::Timestamp::now())?;
 

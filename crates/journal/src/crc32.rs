@@ -6,10 +6,9 @@ const TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
     let mut tables = [[0_u32; 256]; 8];
-    let mut byte = 0;
+    let mut byte: u32 = 0;
     while byte < 256 {
-        #[allow(clippy::cast_possible_truncation)] // below 256
-        let mut crc = byte as u32;
+        let mut crc = byte;
         let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 == 1 {
@@ -19,7 +18,7 @@ const fn tables() -> [[u32; 256]; 8] {
             };
             bit += 1;
         }
-        tables[0][byte] = crc;
+        tables[0][byte as usize] = crc;
         byte += 1;
     }
     let mut step = 1;

@@ -58,23 +58,21 @@ pub fn parse_line(line: &[u8]) -> Record<'_> {
 }
 
 fn parse_strictly(line: &[u8]) -> Option<Record<'_>> {
-    let (time, rest) = cut_word(line)?;
-    let time = Timestamp::parse(time)?;
-    let (stream, rest) = cut_word(rest)?;
-    let stream = match stream {
-        b"stdout" => Stream::Stdout,
-        b"stderr" => Stream::Stderr,
-        _ => return None,
+    let (time, rest) = cut_time(line)?;
+    let (stream, rest) = if let Some(rest) = rest.strip_prefix(b"stdout ") {
+        (Stream::Stdout, rest)
+    } else {
+        (Stream::Stderr, rest.strip_prefix(b"stderr ")?)
     };
-    let (tags, text) = match rest {
+    let (partial, text) = match rest {
+        [b'F', b' ', text @ ..] => (false, text),
+        [b'P', b' ', text @ ..] => (true, text),
         // Some runtimes leave out the space before an empty text.
-        b"F" | b"P" => (rest, &b""[..]),
-        _ => cut_word(rest)?,
-    };
-    // Further tags may follow the first, after colons.
-    let partial = match tags {
-        [b'F'] | [b'F', b':', ..] => false,
-        [b'P'] | [b'P', b':', ..] => true,
+        b"F" => (false, &b""[..]),
+        b"P" => (true, &b""[..]),
+        // Further tags may follow the first, after colons.
+        [b'F', b':', ..] => (false, cut_word(rest)?.1),
+        [b'P', b':', ..] => (true, cut_word(rest)?.1),
         _ => return None,
     };
     Some(Record {
@@ -83,6 +81,17 @@ fn parse_strictly(line: &[u8]) -> Option<Record<'_>> {
         partial,
         text,
     })
+}
+
+fn cut_time(line: &[u8]) -> Option<(Timestamp, &[u8])> {
+    // Most lines are ours, whose times all have one width: no search for the space.
+    if let Some((time, [b' ', rest @ ..])) = line.split_at_checked(Timestamp::TEXT_LEN)
+        && let Some(time) = Timestamp::parse(time)
+    {
+        return Some((time, rest));
+    }
+    let (time, rest) = cut_word(line)?;
+    Some((Timestamp::parse(time)?, rest))
 }
 
 /// The word before the first space, and what follows that space. The search is bounded because a

@@ -11,6 +11,7 @@
 mod crc32;
 pub mod cri;
 mod events;
+mod io;
 mod logs;
 mod time;
 

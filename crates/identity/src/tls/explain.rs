@@ -35,7 +35,10 @@ pub fn explain_to_node(error: &(dyn StdError + 'static)) -> Option<String> {
 }
 
 fn explain_to(side: Side, error: &(dyn StdError + 'static)) -> Option<String> {
-    match tls_error(error)? {
+    let Some(found) = tls_error(error) else {
+        return alert_in_text(error).map(|alert| alert_received(alert, side));
+    };
+    match found {
         Error::InvalidCertificate(problem) => Some(certificate(problem, side)),
         Error::AlertReceived(alert) => Some(alert_received(*alert, side)),
         Error::NoCertificatesPresented => Some(match side {
@@ -66,6 +69,37 @@ fn explain_to(side: Side, error: &(dyn StdError + 'static)) -> Option<String> {
         _ => None,
     }
 }
+
+/// HTTP/2 libraries keep only the text of an error of the connection below them. An alert that
+/// comes after the handshake, as every refusal of a client does in TLS 1.3, is found by its words.
+fn alert_in_text(error: &(dyn StdError + 'static)) -> Option<AlertDescription> {
+    let mut current = Some(error);
+    for _ in 0..CHAIN_MAX {
+        let error = current?;
+        let text = error.to_string();
+        let found = CLIENT_REFUSED
+            .into_iter()
+            .find(|alert| text.ends_with(&Error::AlertReceived(*alert).to_string()));
+        if found.is_some() {
+            return found;
+        }
+        current = error.source();
+    }
+    None
+}
+
+/// What a node answers to a client certificate it does not accept.
+const CLIENT_REFUSED: [AlertDescription; 9] = [
+    AlertDescription::UnknownCA,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateRequired,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::DecryptError,
+    AlertDescription::AccessDenied,
+];
 
 fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
     let mut current: Option<&'a (dyn StdError + 'static)> = Some(error);

@@ -5,14 +5,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::directory::{Directory, Segment};
 use super::error::EventError;
 use super::event::Event;
 use super::record::MAX_RECORD;
-use super::segment::{Walk, as_u64};
+use super::segment::Walk;
+use crate::io::{as_u64, read_full};
 
 /// Holds any record whole.
 const BLOCK: usize = 2 * MAX_RECORD;
@@ -72,7 +72,7 @@ fn read_segment(file: &File, segment: &Segment, seq: u64, mut offset: u64, max: 
     while offset < segment.bytes && page.events.is_empty() {
         let wanted = usize::try_from(segment.bytes - offset).map_or(BLOCK, |left| left.min(BLOCK));
         // A part of the disk that cannot be read is like damage: what it held is missing.
-        let Ok(len) = read_up_to(file, &mut block[..wanted], offset) else {
+        let Ok(len) = read_full(file, &mut block[..wanted], offset) else {
             return page;
         };
         let more_follows = offset + as_u64(len) < segment.bytes;
@@ -94,17 +94,4 @@ fn read_segment(file: &File, segment: &Segment, seq: u64, mut offset: u64, max: 
         offset = walk.resume_at();
     }
     page
-}
-
-fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + as_u64(filled)) {
-            Ok(0) => break,
-            Ok(len) => filled += len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

@@ -33,7 +33,7 @@ impl Ring {
     }
 
     /// Up to `max` events from `seq` on; `None` if `seq` is not in here.
-    pub(super) fn from(&self, seq: u64, max: usize) -> Option<Vec<Arc<Event>>> {
+    pub(super) fn run_from(&self, seq: u64, max: usize) -> Option<Vec<Arc<Event>>> {
         let start = self
             .index_of(seq)
             .filter(|index| *index < self.events.len())?;

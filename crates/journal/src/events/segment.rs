@@ -5,6 +5,7 @@
 
 use super::event::Event;
 use super::record::{Decoded, MARKER, MIN_RECORD, Place, decode};
+use crate::io::as_u64;
 
 /// The records in a stretch of a segment, in order.
 #[derive(Debug)]
@@ -122,8 +123,4 @@ impl Iterator for Walk<'_> {
         }
         None
     }
-}
-
-pub(super) fn as_u64(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
 }

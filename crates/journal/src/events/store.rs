@@ -198,7 +198,7 @@ impl EventStore {
 
     pub(super) fn find(&self, seq: u64, max: usize) -> Found {
         let view = self.view();
-        match view.ring.from(seq, max) {
+        match view.ring.run_from(seq, max) {
             Some(events) => Found::InMemory(events),
             None => Found::OnDisk(view.segments.clone()),
         }

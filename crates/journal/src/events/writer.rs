@@ -12,8 +12,8 @@ use super::directory::{Directory, Segment, Stock};
 use super::error::EventError;
 use super::event::EventId;
 use super::record::{Place, encode};
-use super::segment::as_u64;
 use crate::Timestamp;
+use crate::io::as_u64;
 
 #[derive(Debug)]
 pub(super) struct Writer {

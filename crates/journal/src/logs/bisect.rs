@@ -5,8 +5,9 @@
 
 use std::io;
 
-use super::lines::{BLOCK, Lines, as_u64};
+use super::lines::{BLOCK, Lines};
 use crate::Timestamp;
+use crate::io::as_u64;
 
 /// Where the first record begins whose time `reached` accepts; the end of the file if none does.
 /// `reached` must stay true for later times once it is.

@@ -8,10 +8,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use super::chunk::Shape;
-use super::lines::{as_u64, read_full};
 use super::window::Window;
 use crate::Timestamp;
 use crate::cri::{MAX_HEADER, Stream, line_len, parse_line};
+use crate::io::{as_u64, read_full};
 
 const CHUNK_BYTES: usize = 256 * 1024;
 /// A line longer than this is delivered in pieces.

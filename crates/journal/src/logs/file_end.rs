@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io;
 
-use super::lines::{BLOCK, as_u64, read_full};
+use super::lines::BLOCK;
 use crate::Timestamp;
 use crate::cri::{Stream, line_len, parse_line, write_record};
+use crate::io::{as_u64, read_full};
 
 #[derive(Debug)]
 pub(super) struct FileEnd {

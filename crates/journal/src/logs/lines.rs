@@ -5,9 +5,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use crate::cri::{MAX_HEADER, Record, line_len, parse_line};
+use crate::io::{as_u64, read_full};
 
 pub(super) const BLOCK: usize = 64 * 1024;
 
@@ -129,22 +129,4 @@ impl<'a> Lines<'a> {
         self.block.truncate(len);
         Ok(())
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-pub(super) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + as_u64(filled)) {
-            Ok(0) => break,
-            Ok(len) => filled += len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
-pub(super) fn as_u64(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
 }

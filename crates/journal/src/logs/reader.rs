@@ -3,6 +3,7 @@
 //! Blocking; called from blocking threads only. Memory is bounded whatever the files hold, and no
 //! content makes it fail.
 
+use std::fs::File;
 use std::io;
 use std::mem;
 
@@ -174,7 +175,7 @@ impl Reader {
         Ok(true)
     }
 
-    fn open_expected(&mut self) -> io::Result<Option<(u64, std::fs::File)>> {
+    fn open_expected(&mut self) -> io::Result<Option<(u64, File)>> {
         let newest = self
             .snapshot
             .map_or(u64::MAX, |snapshot| snapshot.generation);

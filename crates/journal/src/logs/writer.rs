@@ -13,9 +13,9 @@ use super::directory::LogDirectory;
 use super::error::LogError;
 use super::file_end::FileEnd;
 use super::limits::LogLimits;
-use super::lines::as_u64;
 use crate::Timestamp;
 use crate::cri::{Stream, write_line};
+use crate::io::as_u64;
 
 /// Lines waiting in memory are written out when they come to this much.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -248,5 +248,12 @@ impl LogWriter {
             log: self.directory.name().to_owned(),
             source,
         }
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        // Whoever needs to know whether it worked flushes before.
+        let _ = self.flush();
     }
 }

@@ -248,7 +248,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn nothing_is_lost_doubled_or_reordered(steps in prop::collection::vec(step(), 1..60)) {

@@ -143,6 +143,89 @@ fn a_follower_slower_than_retention_is_told() {
 }
 
 #[test]
+fn a_snapshot_whose_files_are_deleted_says_so_and_ends_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = LogLimits {
+        file_bytes: 1000,
+        total_bytes: 3000,
+    };
+    let mut writer = LogWriter::open(dir.path(), "app", limits).unwrap();
+    let mut append = |numbers: std::ops::Range<i64>| {
+        for n in numbers {
+            writer
+                .append(at(n), Stream::Stdout, n.to_string().as_bytes())
+                .unwrap();
+        }
+    };
+    block_on(async {
+        let store = LogStore::open(dir.path()).unwrap();
+        append(0..40);
+        let mut stream = store.read("app", LogQuery::default()).await.unwrap();
+        let first = stream.next().await.unwrap().unwrap();
+        assert!(!first.missed() && texts(&first)[0] == "0");
+        append(40..500);
+        let gap = stream.next().await.unwrap().unwrap();
+        assert!(gap.missed());
+        assert_eq!(gap.records().count(), 0, "nothing newer than the snapshot");
+        assert!(stream.next().await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn followers_keep_up_with_a_writer_that_changes_files_all_the_time() {
+    const LINES: i64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let limits = LogLimits {
+        file_bytes: 5000,
+        total_bytes: u64::MAX,
+    };
+    let mut writer = LogWriter::open(dir.path(), "app", limits).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let store = LogStore::open(dir.path()).unwrap();
+        let mut tasks = Vec::new();
+        for _ in 0..4 {
+            let mut stream = store.read("app", FOLLOW).await.unwrap();
+            tasks.push(tokio::spawn(async move {
+                let mut expected = 0;
+                while expected < LINES {
+                    for text in next(&mut stream).await {
+                        assert_eq!(text, expected.to_string());
+                        expected += 1;
+                    }
+                }
+            }));
+        }
+        let path = dir.path().to_owned();
+        let writing = std::thread::spawn(move || {
+            for n in 0..LINES {
+                writer
+                    .push_line(at(n), Stream::Stdout, n.to_string().as_bytes())
+                    .unwrap();
+                if n % 7 == 0 {
+                    writer.flush().unwrap();
+                }
+                if n % 1009 == 0 {
+                    drop(writer);
+                    writer = LogWriter::open(&path, "app", limits).unwrap();
+                }
+            }
+            writer.flush().unwrap();
+        });
+        for task in tasks {
+            tokio::time::timeout(PATIENCE, task)
+                .await
+                .expect("timed out")
+                .unwrap();
+        }
+        writing.join().unwrap();
+    });
+}
+
+#[test]
 fn a_log_without_lines_can_be_followed_from_its_beginning() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("app")).unwrap();
