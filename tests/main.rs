@@ -13,6 +13,7 @@ mod authorizer;
 mod command_line;
 mod daemon;
 mod events;
+mod grpcurl;
 mod harness;
 mod health;
 mod identity;

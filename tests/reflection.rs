@@ -8,7 +8,7 @@ use tonic_reflection::pb::{v1, v1alpha};
 use crate::harness::TestNode;
 
 /// Every service of the contract, with or without rpcs, and the standard ones beside them.
-const SERVICES: &[&str] = &[
+pub const SERVICES: &[&str] = &[
     "grpc.health.v1.Health",
     "machine.MachineService",
     "observe.Observe",

@@ -7,7 +7,7 @@ mod node;
 
 pub use cli::Cli;
 pub use client::{Credentials, connect_tls, connect_unix};
-pub use node::{TestNode, binary, wait_with_patience};
+pub use node::{TestNode, binary, target_dir, wait_with_patience};
 
 use std::time::Duration;
 

@@ -11,10 +11,16 @@ use tonic::transport::Channel;
 
 use super::{Cli, Credentials, PATIENCE, connect_tls, connect_unix};
 
+/// Where everything is built, this test binary included.
+pub fn target_dir() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.ancestors().nth(3).unwrap().to_owned()
+}
+
 /// The binary under test, built beside this test binary.
 pub fn binary() -> PathBuf {
     let own = std::env::current_exe().unwrap();
-    let path = own.parent().unwrap().parent().unwrap().join("mainstay");
+    let path = own.ancestors().nth(2).unwrap().join("mainstay");
     assert!(
         path.exists(),
         "{} is missing; run cargo build -p mainstay first",
