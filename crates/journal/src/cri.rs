@@ -57,6 +57,11 @@ pub fn parse_line(line: &[u8]) -> Record<'_> {
     })
 }
 
+/// Reads one line that may still have its newline.
+pub(crate) fn parse_ended(line: &[u8]) -> Record<'_> {
+    parse_line(line.strip_suffix(b"\n").unwrap_or(line))
+}
+
 fn parse_strictly(line: &[u8]) -> Option<Record<'_>> {
     let (time, rest) = cut_time(line)?;
     let (stream, rest) = if let Some(rest) = rest.strip_prefix(b"stdout ") {

@@ -103,6 +103,12 @@ impl From<Status> for Failure {
     }
 }
 
+impl From<mainstay_identity::PkiError> for Failure {
+    fn from(error: mainstay_identity::PkiError) -> Self {
+        Self::caused(Exit::Failed, &error)
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         let silent = error.kind() == std::io::ErrorKind::BrokenPipe;

@@ -135,14 +135,13 @@ fn write_lines(shared: &Shared, mut writer: LogWriter, window: Duration) {
 
 /// Waits for the first line, then up to `window` for more.
 fn next_batch(shared: &Shared, window: Duration) -> Waiting {
-    let unpoisoned = PoisonError::into_inner;
     let waiting = shared.lock();
     let waiting = shared
         .changed
         .wait_while(waiting, |waiting| {
             waiting.ends.is_empty() && !waiting.closed
         })
-        .unwrap_or_else(|poisoned| unpoisoned(poisoned));
+        .unwrap_or_else(PoisonError::into_inner);
     let mut waiting = shared
         .changed
         .wait_timeout_while(waiting, window, |waiting| {

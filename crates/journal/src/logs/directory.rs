@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::LogError;
@@ -99,9 +99,11 @@ impl LogDirectory {
     pub(super) fn generations(&self) -> io::Result<Vec<u64>> {
         let mut found = Vec::new();
         for entry in Dir::read_from(&self.fd)? {
-            if let Some(generation) = parse_file_name(entry?.file_name()) {
-                found.push(generation);
-            }
+            let entry = entry?;
+            // Some file systems do not say what an entry is.
+            let may_be_file =
+                matches!(entry.file_type(), FileType::RegularFile | FileType::Unknown);
+            found.extend(parse_file_name(entry.file_name()).filter(|_| may_be_file));
         }
         found.sort_unstable();
         Ok(found)

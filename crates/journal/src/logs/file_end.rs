@@ -5,7 +5,7 @@ use std::io;
 
 use super::lines::BLOCK;
 use crate::Timestamp;
-use crate::cri::{Stream, line_len, parse_line, write_record};
+use crate::cri::{Stream, line_len, parse_ended, write_record};
 use crate::io::{as_u64, read_full};
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl FileEnd {
         }
         while !rest.is_empty() {
             let (line, after) = rest.split_at(line_len(rest));
-            let record = parse_line(line.strip_suffix(b"\n").unwrap_or(line));
+            let record = parse_ended(line);
             end.last_time = record.time.or(end.last_time);
             end.unfinished[record.stream.index()] = record.partial;
             rest = after;

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 
-use crate::cri::{MAX_HEADER, Record, line_len, parse_line};
+use crate::cri::{MAX_HEADER, Record, line_len, parse_ended};
 use crate::io::{as_u64, read_full};
 
 pub(super) const BLOCK: usize = 64 * 1024;
@@ -98,7 +98,7 @@ impl<'a> Lines<'a> {
         let at = usize::try_from(start - self.block_start).unwrap_or(usize::MAX);
         let rest = self.block.get(at..).unwrap_or_default();
         let line = &rest[..line_len(&rest[..rest.len().min(MAX_HEADER)])];
-        Ok(parse_line(line.strip_suffix(b"\n").unwrap_or(line)))
+        Ok(parse_ended(line))
     }
 
     /// Bytes from `at` on, at least one unless the file ends there.

@@ -5,7 +5,7 @@
 //! before them.
 
 use crate::Timestamp;
-use crate::cri::{line_len, parse_line};
+use crate::cri::{line_len, parse_ended};
 
 use super::query::LogQuery;
 
@@ -57,7 +57,7 @@ fn first_line_where(lines: &[u8], wanted: impl Fn(Timestamp) -> bool) -> usize {
     let mut at = 0;
     while at < lines.len() {
         let line = &lines[at..at + line_len(&lines[at..])];
-        if parse_line(line).time.is_some_and(&wanted) {
+        if parse_ended(line).time.is_some_and(&wanted) {
             break;
         }
         at += line.len();
@@ -72,7 +72,7 @@ fn last_time(mut lines: &[u8]) -> Option<Timestamp> {
             .iter()
             .rposition(|byte| *byte == b'\n')
             .map_or(0, |at| at + 1);
-        if let Some(time) = parse_line(&lines[start..]).time {
+        if let Some(time) = parse_ended(&lines[start..]).time {
             return Some(time);
         }
         lines = &lines[..start];

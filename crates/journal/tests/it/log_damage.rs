@@ -116,6 +116,48 @@ fn damaged_lines_are_stepped_over_in_search_and_delivered_as_they_are() {
 }
 
 #[test]
+fn an_empty_line_of_a_runtime_that_saves_the_space_has_a_time() {
+    let dir = foreign(b"1970-01-01T00:00:01Z stdout F\n1970-01-01T00:00:02Z stdout F two\n");
+    let count = |since, until| {
+        let query = LogQuery {
+            since: Some(at(since)),
+            until: Some(at(until)),
+            ..LogQuery::default()
+        };
+        read(dir.path(), "app", query).len()
+    };
+    assert_eq!(
+        (count(1, 1), count(1, 2), count(2, 2), count(0, 0)),
+        (1, 2, 1, 0)
+    );
+}
+
+#[test]
+fn what_only_has_the_name_of_a_log_file_is_passed_over() {
+    let dir = foreign(format!("{} stdout F one\n", at(1)).as_bytes());
+    let log = dir.path().join("app");
+    fs::create_dir(log.join("0000000000.log")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", log.join("0000000007.log")).unwrap();
+    fs::write(log.join("+000000002.log"), "other").unwrap();
+    fs::write(log.join("00000000003.log"), "other").unwrap();
+    for tail in [None, Some(5)] {
+        let lines = read(
+            dir.path(),
+            "app",
+            LogQuery {
+                tail,
+                ..LogQuery::default()
+            },
+        );
+        assert_eq!(lines.len(), 1, "{lines:?}");
+    }
+    open(dir.path())
+        .append(at(2), Stream::Stdout, b"two")
+        .unwrap();
+    assert_eq!(read(dir.path(), "app", LogQuery::default()).len(), 2);
+}
+
+#[test]
 fn an_unterminated_last_line_counts_as_a_line() {
     let dir = foreign(format!("{} stdout F one\n{} stdout F tw", at(1), at(2)).as_bytes());
     let texts = |tail| -> Vec<_> {

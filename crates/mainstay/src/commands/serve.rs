@@ -119,9 +119,11 @@ fn greeting(ready: &Ready) -> String {
             } else {
                 format!(" --client-config {}", client.display())
             };
+            let command = own_command();
             text.push_str(&format!(
-                "try, in another shell:\n  mainstay version{option}\n  \
-                 mainstay logs mainstay --tail 5{option}\n  mainstay events --tail 10{option}\n"
+                "try, in another shell:\n  {command} version{option}\n  \
+                 {command} logs mainstay --tail 5{option}\n  \
+                 {command} events --tail 10 -o json{option}\n"
             ));
         }
         None => text.push_str(
@@ -129,6 +131,21 @@ fn greeting(ready: &Ready) -> String {
         ),
     }
     text
+}
+
+/// How the user of another shell calls this binary: by name when the PATH leads to it.
+fn own_command() -> String {
+    let Ok(own) = std::env::current_exe() else {
+        return "mainstay".to_owned();
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let by_name = std::env::split_paths(&path)
+        .map(|dir| dir.join("mainstay"))
+        .find(|p| p.exists());
+    match by_name.and_then(|found| found.canonicalize().ok()) {
+        Some(found) if found == own => "mainstay".to_owned(),
+        _ => own.display().to_string(),
+    }
 }
 
 fn is_found_by_default(client: &std::path::Path) -> bool {

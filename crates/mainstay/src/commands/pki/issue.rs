@@ -75,7 +75,7 @@ pub fn ca(out: &Path, name: &str, ttl: Duration) -> Outcome {
             ));
         }
     }
-    let authority = Authority::create(name, ttl).map_err(failed)?;
+    let authority = Authority::create(name, ttl)?;
     make_dir(out)?;
     write(&out.join("ca.key"), authority.key().expose(), 0o600)?;
     write(&out.join("ca.crt"), authority.certificate(), 0o644)?;
@@ -91,7 +91,7 @@ impl Client {
             roles: vec![self.role],
             ttl: self.ttl,
         };
-        let issued = authority.issue_client(&spec).map_err(failed)?;
+        let issued = authority.issue_client(&spec)?;
         if let Some(dir) = &self.pem {
             make_dir(dir)?;
             write(&dir.join("ca.crt"), &issued.ca, 0o644)?;
@@ -133,7 +133,7 @@ impl Node {
                 CertificateName::Ip(ip) => names.ips.push(ip),
             }
         }
-        let issued = authority.issue_node(&names, self.ttl).map_err(failed)?;
+        let issued = authority.issue_node(&names, self.ttl)?;
         make_dir(&self.out)?;
         write(&self.out.join("ca.crt"), &issued.ca, 0o644)?;
         write(&self.out.join("node.key"), issued.key.expose(), 0o600)?;
@@ -205,8 +205,4 @@ fn write(path: &Path, text: &str, mode: u32) -> Outcome {
             format!("cannot write {}: {error}", path.display()),
         )
     })
-}
-
-fn failed(error: mainstay_identity::PkiError) -> Failure {
-    Failure::caused(Exit::Failed, &error)
 }

@@ -13,7 +13,7 @@ use mainstay_identity::{Authority, PkiDir, Role};
 
 use crate::cli::Global;
 use crate::client::local_state;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 
 /// Issue, show and renew certificates
 #[derive(Debug, Subcommand)]
@@ -102,7 +102,5 @@ fn authority(dir: Option<PathBuf>) -> Outcome<Authority> {
         Some(dir) => dir,
         None => state_or_local(None)?.join("pki"),
     };
-    PkiDir::new(dir)
-        .authority()
-        .map_err(|error| Failure::caused(Exit::Failed, &error))
+    Ok(PkiDir::new(dir).authority()?)
 }

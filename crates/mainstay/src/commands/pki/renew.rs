@@ -23,9 +23,7 @@ pub enum What {
 pub fn run(what: What, state: Option<PathBuf>) -> Outcome {
     let state = state_or_local(state)?;
     let pki = state.join("pki");
-    let authority = PkiDir::new(&pki)
-        .authority()
-        .map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let authority = PkiDir::new(&pki).authority()?;
     let until = match what {
         What::Node => node(&pki, &authority)?,
         What::Client => client(&state.join("client.yaml"), &authority)?,
@@ -66,9 +64,7 @@ fn node(pki: &Path, authority: &Authority) -> Outcome<jiff::Timestamp> {
             Err(_) => names.dns.push(san.clone()),
         }
     }
-    let issued = authority
-        .issue_node(&names, NODE_TTL)
-        .map_err(|error| failed(&error))?;
+    let issued = authority.issue_node(&names, NODE_TTL)?;
     // A crash between the two leaves a pair that does not match, which the daemon mends on start.
     write_atomic(&pki.join("node.key"), issued.key.expose().as_bytes(), 0o600)?;
     write_atomic(&pki.join("node.crt"), issued.cert.as_bytes(), 0o644)?;
@@ -83,9 +79,7 @@ fn client(path: &Path, authority: &Authority) -> Outcome<jiff::Timestamp> {
         roles: vec![Role::Admin],
         ttl: CLIENT_TTL,
     };
-    let issued = authority
-        .issue_client(&spec)
-        .map_err(|error| failed(&error))?;
+    let issued = authority.issue_client(&spec)?;
     let name = config.context.clone();
     let context = config.contexts.entry(name).or_default();
     context.ca = Some(issued.ca);
