@@ -12,6 +12,7 @@ mod crc32;
 pub mod cri;
 mod events;
 mod io;
+mod lock;
 mod logs;
 mod time;
 

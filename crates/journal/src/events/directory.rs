@@ -8,12 +8,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
 use super::error::EventError;
 use super::event::EventId;
 use super::segment::Walk;
 use crate::Timestamp;
+use crate::lock::FileLock;
 
 /// Far above any size a segment of ours can reach: what lies beyond is not ours.
 const MAX_SEGMENT_READ: u64 = 8 * 1024 * 1024;
@@ -60,7 +59,7 @@ pub(super) struct Stock {
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    handle: File,
+    lock: FileLock,
 }
 
 impl Directory {
@@ -75,15 +74,14 @@ impl Directory {
             .create(path)
             .map_err(open_error)?;
         let handle = File::open(path).map_err(open_error)?;
-        match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self {
+        match FileLock::take(handle).map_err(open_error)? {
+            Some(lock) => Ok(Self {
                 path: path.to_owned(),
-                handle,
+                lock,
             }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(EventError::Locked {
+            None => Err(EventError::Locked {
                 path: path.to_owned(),
             }),
-            Err(errno) => Err(open_error(errno.into())),
         }
     }
 
@@ -105,7 +103,7 @@ impl Directory {
             .truncate(true)
             .mode(0o600)
             .open(self.segment_path(first))?;
-        self.handle.sync_all()?;
+        self.lock.file().sync_all()?;
         Ok(file)
     }
 

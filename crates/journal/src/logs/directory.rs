@@ -10,10 +10,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::LogError;
+use crate::lock::FileLock;
 
 pub(super) const MAX_NAME: usize = 128;
 
@@ -77,22 +78,18 @@ impl LogDirectory {
         &self.name
     }
 
-    /// Makes the caller the one writer for as long as the file is open.
-    pub(super) fn lock(&self) -> Result<File, LogError> {
-        let write_error = |errno: Errno| LogError::Write {
-            log: self.name.clone(),
-            source: errno.into(),
-        };
-        let file = self
-            .open_at("lock", OFlags::RDWR | OFlags::CREATE)
-            .map_err(write_error)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(file),
-            Err(Errno::WOULDBLOCK) => Err(LogError::Locked {
+    /// Makes the caller the one writer for as long as the lock lives.
+    pub(super) fn lock(&self) -> Result<FileLock, LogError> {
+        self.open_at("lock", OFlags::RDWR | OFlags::CREATE)
+            .map_err(Into::into)
+            .and_then(FileLock::take)
+            .map_err(|source| LogError::Write {
                 log: self.name.clone(),
-            }),
-            Err(errno) => Err(write_error(errno)),
-        }
+                source,
+            })?
+            .ok_or_else(|| LogError::Locked {
+                log: self.name.clone(),
+            })
     }
 
     /// All generations, oldest first.

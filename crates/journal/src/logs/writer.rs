@@ -16,6 +16,7 @@ use super::limits::LogLimits;
 use crate::Timestamp;
 use crate::cri::{Stream, write_line};
 use crate::io::as_u64;
+use crate::lock::FileLock;
 
 /// Lines waiting in memory are written out when they come to this much.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -26,7 +27,7 @@ const SMALL_STEP_NANOS: i64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct LogWriter {
     directory: LogDirectory,
-    _lock: File,
+    _lock: FileLock,
     limits: LogLimits,
     /// The newest generation, being written.
     file: File,

@@ -63,7 +63,7 @@ fn cut_at_any_byte_the_newest_segment_gives_a_prefix() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn flipped_bits_lose_one_event_and_change_none(segment: Index, byte: Index, flip in 1..=255_u8) {
@@ -81,23 +81,23 @@ proptest! {
         let store = EventStore::open(dir.path(), small_segments()).unwrap();
         let next = store.publish("next", b"").unwrap();
         let mut expected_seq = 1;
-        let mut missing = 0;
+        let mut found = 0;
         for delivery in kept(&store, StartAt::All) {
             match delivery {
-                Delivery::Missed { count } => {
-                    missing += count;
-                    expected_seq += count;
-                }
+                Delivery::Missed { count } => expected_seq += count,
                 Delivery::Event(event) => {
                     prop_assert_eq!(event.id.seq, expected_seq);
                     let seq = usize::try_from(expected_seq).unwrap();
                     let original = if event.id.seq == next.id.seq { &next } else { &events[seq - 1] };
                     prop_assert_eq!(&event, original);
+                    found += usize::from(event.id.seq != next.id.seq);
                     expected_seq += 1;
                 }
             }
         }
-        prop_assert!(missing <= 1, "{} missing", missing);
+        // More numbers than that may be passed over, if it cannot be told how many events there
+        // were at the end.
+        prop_assert!(found + 1 >= events.len(), "only {} found", found);
         prop_assert_eq!(expected_seq, next.id.seq + 1);
     }
 

@@ -36,7 +36,7 @@ pub struct Logs {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<jiff::Timestamp>,
 
-    /// Only lines before this time
+    /// Only lines up to this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<jiff::Timestamp>,
 
