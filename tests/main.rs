@@ -16,6 +16,7 @@ mod events;
 mod grpcurl;
 mod harness;
 mod health;
+mod hostile;
 mod identity;
 mod logs;
 mod pods;

@@ -3,10 +3,12 @@
 
 mod cli;
 mod client;
+mod mounts;
 mod node;
 
 pub use cli::Cli;
-pub use client::{Credentials, connect_tls, connect_unix};
+pub use client::{Credentials, connect_over, connect_tls, connect_unix};
+pub use mounts::PrivateMounts;
 pub use node::{TestNode, binary, target_dir, wait_with_patience};
 
 use std::time::Duration;

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tonic::transport::Channel;
 
+use super::mounts::{MountsOf, PrivateMounts};
 use super::{Cli, Credentials, PATIENCE, connect_tls, connect_unix};
 
 /// Where everything is built, this test binary included.
@@ -33,6 +34,7 @@ pub struct TestNode {
     child: Child,
     listen: SocketAddr,
     pods_listen: Option<SocketAddr>,
+    mounts: Option<MountsOf>,
     // Declared last: the directory goes when the daemon is gone.
     dir: TempDir,
 }
@@ -42,6 +44,7 @@ pub struct TestNodeBuilder {
     config: Option<String>,
     args: Vec<String>,
     environment: Vec<(String, String)>,
+    mounts: Option<MountsOf>,
 }
 
 impl TestNode {
@@ -59,6 +62,7 @@ impl TestNode {
             config: None,
             args: Vec::new(),
             environment: Vec::new(),
+            mounts: None,
         }
     }
 
@@ -75,8 +79,11 @@ impl TestNode {
         self.child.id()
     }
 
+    /// The state directory, by a path that works from outside the node's own mounts too.
     pub fn state(&self) -> PathBuf {
-        self.dir.path().join("state")
+        let state = self.dir.path().join("state");
+        self.mounts
+            .map_or(state.clone(), |mounts| mounts.seen(&state))
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -162,7 +169,12 @@ impl TestNode {
     }
 
     /// Stops it if it runs, and starts it again on the same state and configuration.
-    pub fn restart(mut self) -> Self {
+    pub fn restart(self) -> Self {
+        self.into_builder().start()
+    }
+
+    /// Stops it if it runs, for starting it, or not, on the same state and configuration.
+    pub fn into_builder(mut self) -> TestNodeBuilder {
         if self.child.try_wait().unwrap().is_none() {
             assert!(self.stop().success());
         }
@@ -173,8 +185,8 @@ impl TestNode {
             config,
             args: Vec::new(),
             environment: Vec::new(),
+            mounts: self.mounts,
         }
-        .start()
     }
 }
 
@@ -204,6 +216,12 @@ impl TestNodeBuilder {
         self
     }
 
+    /// Runs the node where these mounts are seen.
+    pub fn inside(mut self, mounts: &PrivateMounts) -> Self {
+        self.mounts = Some(mounts.of());
+        self
+    }
+
     pub fn state(&self) -> PathBuf {
         self.dir.path().join("state")
     }
@@ -212,8 +230,15 @@ impl TestNodeBuilder {
         self.dir.path()
     }
 
+    pub fn config_file(&self) -> PathBuf {
+        self.dir.path().join("config.toml")
+    }
+
     pub fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = match self.mounts {
+            Some(mounts) => mounts.command(&binary()),
+            None => Command::new(binary()),
+        };
         command.arg("serve").arg("--state").arg(self.state());
         let config = self.dir.path().join("config.toml");
         if let Some(text) = &self.config {
@@ -257,6 +282,7 @@ impl TestNodeBuilder {
             child,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             pods_listen: None,
+            mounts: self.mounts,
             dir: self.dir,
         };
         loop {
@@ -280,13 +306,19 @@ impl TestNodeBuilder {
     }
 
     /// Starts a node that must refuse to: what it said, and its exit code.
-    pub fn refused(self) -> (String, i32) {
-        let output = self.command().stdin(Stdio::null()).output().unwrap();
-        assert!(!output.status.success(), "the node ran");
-        (
-            String::from_utf8(output.stderr).unwrap(),
-            output.status.code().unwrap_or(-1),
-        )
+    pub fn refused(&self) -> (String, i32) {
+        // A file takes whatever is said at any length; a pipe would stop the node when full.
+        let path = self.dir.path().join("refusal");
+        let stderr = std::fs::File::create(&path).unwrap();
+        let mut command = self.command();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr);
+        let status = wait_with_patience(&mut command.spawn().unwrap());
+        assert!(!status.success(), "the node ran");
+        let said = std::fs::read_to_string(&path).unwrap();
+        (said, status.code().unwrap_or(-1))
     }
 }
 
@@ -309,11 +341,11 @@ pub fn wait_with_patience(child: &mut Child) -> ExitStatus {
             tv_sec: PATIENCE.as_secs().try_into().unwrap(),
             tv_nsec: 0,
         };
-        assert_eq!(
-            poll(&mut fds, Some(&bound)).unwrap(),
-            1,
-            "the process did not end"
-        );
+        if poll(&mut fds, Some(&bound)).unwrap() == 0 {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("the process did not end");
+        }
     }
     child.wait().unwrap()
 }

@@ -19,6 +19,13 @@ pub enum ClientFileError {
     Issue(#[from] PkiError),
 }
 
+impl ClientFileError {
+    /// Whether others can read the file, so that its key may be known to them.
+    pub fn is_permission_problem(&self) -> bool {
+        matches!(self, Self::Config(error) if error.is_permission_problem())
+    }
+}
+
 /// What the file must say.
 #[derive(Debug)]
 pub struct Wanted<'a> {

@@ -16,7 +16,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::call::Gate;
@@ -149,7 +148,14 @@ impl Daemon {
             events: events.clone(),
             in_use: Mutex::new(ensured.node.info.fingerprint.clone()),
         });
-        certificates.ensure_client_file(&ensured.node, jiff::Timestamp::now())?;
+        match certificates.ensure_client_file(&ensured.node, jiff::Timestamp::now()) {
+            Err(why) if why.is_permission_problem() => return Err(why.into()),
+            // Such as a full disk: there are other ways in, and it is tried again later.
+            Err(why) => {
+                warn!(error = %why, "the administrator's client configuration is not up to date")
+            }
+            Ok(_) => {}
+        }
 
         let node = Arc::new(Node {
             build,
@@ -168,14 +174,8 @@ impl Daemon {
             config.revoked.clone(),
             stop.clone(),
         );
-        let door = Door {
-            gate: Arc::new(gate),
-            connections: Connections::new(within_descriptors(&config)),
-            tracker: TaskTracker::new(),
-            stop: stop.clone(),
-            abort: CancellationToken::new(),
-            own_uid: rustix::process::geteuid().as_raw(),
-        };
+        let connections = Connections::new(within_descriptors(&config));
+        let door = Door::new(gate, connections, stop.clone());
         let config = Arc::new(ArcSwap::from_pointee(config));
         let reload = Arc::new(Notify::new());
         health.set_serving(true).await;

@@ -6,6 +6,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+/// Far more than any key or configuration of ours.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Why a file with a secret could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
@@ -53,6 +56,12 @@ pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, SecretFileError> {
         });
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    (&mut file)
+        .take(MOST_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(unreadable(io::ErrorKind::FileTooLarge.into()));
+    }
     Ok(bytes)
 }

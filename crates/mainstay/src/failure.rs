@@ -86,6 +86,12 @@ impl From<Status> for Failure {
         if let Some(why) = explain(&status) {
             return Self::new(Exit::Tls, why);
         }
+        // The node never answered: the words are those of the libraries below, the cause is last.
+        if let Some(lost) = std::error::Error::source(&status) {
+            let why = chain(lost);
+            let message = format!("the connection to the node was lost: {why}");
+            return Self::new(Exit::Unreachable, message);
+        }
         let exit = match status.code() {
             Code::InvalidArgument | Code::OutOfRange => Exit::Usage,
             Code::Unavailable => Exit::Unreachable,

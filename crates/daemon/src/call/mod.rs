@@ -3,6 +3,7 @@
 //! Nothing reaches a service except through [`Gate::handle`], and nothing leaves it unlogged.
 
 mod body;
+mod budget;
 mod record;
 mod timeout;
 
@@ -33,12 +34,16 @@ const PODS_SERVICE: &str = "/v1alpha.PublicAPI/";
 pub struct Connection {
     caller: Caller,
     from: String,
+    /// Who and from where, as every log line of this connection says it.
+    shown: String,
     ticket: Ticket,
 }
 
 impl Connection {
     pub fn new(caller: Caller, from: String, ticket: Ticket) -> Self {
         Self {
+            // Quoted as text: a name in a certificate may hold anything.
+            shown: format!("who={:?} from={from}", caller.to_string()),
             caller,
             from,
             ticket,
@@ -60,6 +65,7 @@ pub struct Gate {
     audit: Lines,
     revoked: ArcSwap<BTreeSet<Serial>>,
     stop: CancellationToken,
+    budget: budget::Budget,
 }
 
 impl Gate {
@@ -76,6 +82,7 @@ impl Gate {
             audit,
             revoked: ArcSwap::from_pointee(revoked),
             stop,
+            budget: budget::Budget::default(),
         }
     }
 
@@ -151,7 +158,10 @@ impl Gate {
 
     async fn call(&self, request: Request<hyper::body::Incoming>) -> Response<Body> {
         let deadline = timeout::grpc_timeout(request.headers());
-        let answer = self.routes.clone().call(request.map(Body::new));
+        let answer = self
+            .routes
+            .clone()
+            .call(request.map(|body| Body::new(self.budget.meter(body))));
         let answered = match deadline {
             None => answer.await,
             Some(bound) => match tokio::time::timeout(bound, answer).await {

@@ -73,9 +73,8 @@ impl CallLog {
         push_word(&mut line, method);
         let _ = write!(
             line,
-            " who=\"{}\" from={} code={} took={}us",
-            connection.caller,
-            connection.from,
+            " {} code={} took={}us",
+            connection.shown,
             code_name(code),
             began.elapsed().as_micros()
         );

@@ -1,6 +1,8 @@
 //! The TOML file as written: every key optional, unknown keys refused.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -101,12 +103,35 @@ impl Default for Limits {
     }
 }
 
+/// Far more than anybody writes by hand.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The error shows a line of the file, however long that is.
+fn shortened(message: &str) -> String {
+    const MOST_CHARS: usize = 200;
+    let lines = message
+        .lines()
+        .map(|line| match line.char_indices().nth(MOST_CHARS) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 impl ConfigFile {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        let unreadable = |source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
-        })?;
+        };
+        let mut text = String::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(MOST_BYTES + 1)
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
+        if text.len() as u64 > MOST_BYTES {
+            return Err(unreadable(std::io::ErrorKind::FileTooLarge.into()));
+        }
         Self::parse(&text).map_err(|message| ConfigError::Invalid {
             path: path.to_owned(),
             message,
@@ -115,7 +140,7 @@ impl ConfigFile {
 
     /// The error shows the line it is about, with its number and column.
     pub fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
+        toml::from_str(text).map_err(|error| shortened(error.to_string().trim_end()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use super::activation::Inherited;
 use crate::config::Config;
@@ -34,6 +34,9 @@ fn hint(error: &std::io::Error) -> &'static str {
         _ => "",
     }
 }
+
+/// Connections the kernel keeps while we have no time; its own limit may make it fewer.
+const BACKLOG: u32 = 4096;
 
 #[derive(Debug)]
 pub struct Sockets {
@@ -79,9 +82,17 @@ impl Sockets {
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| BindError::Tcp { address, source })
+    let listen = || {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|source| BindError::Tcp { address, source })
 }
 
 /// The state lock is held, so a socket file that is there belongs to a daemon that is gone. The

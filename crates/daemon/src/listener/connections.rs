@@ -135,7 +135,9 @@ impl Table {
             return self.evict(|slot| slot.client == *client);
         }
         if self.slots.len() >= self.limits.connections {
-            return self.evict(|_| true);
+            // Whoever has shown who they are goes last.
+            return self.evict(|slot| matches!(slot.client, Client::Address(_)))
+                || self.evict(|_| true);
         }
         true
     }
@@ -183,6 +185,11 @@ impl Ticket {
     /// Resolves when the connection has to make room for another.
     pub async fn evicted(&self) {
         self.activity.evicted.cancelled().await;
+    }
+
+    /// Whether no call runs.
+    pub fn is_idle(&self) -> bool {
+        self.activity.calls.load(Ordering::Relaxed) == 0
     }
 
     pub fn call(&self) -> CallGuard {

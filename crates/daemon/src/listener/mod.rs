@@ -7,6 +7,7 @@
 pub mod activation;
 pub mod bind;
 mod connections;
+mod refusals;
 mod serve;
 
 pub use connections::{CallGuard, Connections, Ticket};

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::connections::{Client, Connections, Ticket};
+use super::refusals::Refusals;
 use crate::call::{Connection, Gate};
 
 /// A peer that does not answer a ping for this long is gone.
@@ -25,6 +26,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const CALLS_PER_CONNECTION: u32 = 256;
 /// Request headers carry metadata, not data.
 const HEADER_BYTES: u32 = 64 << 10;
+/// What one call may have waiting for a client that does not read.
+const SEND_BYTES: usize = 64 << 10;
 /// How long an idle connection that has to go may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// What is read and thrown away so that a refused client still gets to see why.
@@ -41,7 +44,8 @@ pub struct Door {
     /// Whatever is still there ends now.
     pub abort: CancellationToken,
     /// The user that runs the daemon, who is its administrator beside root.
-    pub own_uid: u32,
+    own_uid: u32,
+    refusals: Arc<Refusals>,
 }
 
 /// Where connections come from, and how their caller becomes known.
@@ -90,6 +94,18 @@ impl Accept {
 }
 
 impl Door {
+    pub fn new(gate: Gate, connections: Arc<Connections>, stop: CancellationToken) -> Self {
+        Self {
+            gate: Arc::new(gate),
+            connections,
+            tracker: TaskTracker::new(),
+            stop,
+            abort: CancellationToken::new(),
+            own_uid: rustix::process::geteuid().as_raw(),
+            refusals: Arc::default(),
+        }
+    }
+
     fn admit_tcp(&self, stream: TcpStream, address: SocketAddr, from: &Accept) {
         let Some(ticket) = self.connections.admit(Client::Address(address.ip())) else {
             debug!(%address, "connection refused: too many with running calls");
@@ -135,12 +151,16 @@ impl Door {
                 Ok(Ok(stream)) => stream,
                 Ok(Err((error, stream))) => {
                     let why = explain_to_node(&error).unwrap_or_else(|| error.to_string());
-                    info!(from = %address, why, "TLS handshake refused");
-                    let _ = tokio::time::timeout(GOODBYE, say_goodbye(stream)).await;
+                    self.refusals.tell(address, &why);
+                    let goodbye = tokio::time::timeout(GOODBYE, say_goodbye(stream));
+                    tokio::select! {
+                        () = ticket.evicted() => {}
+                        _ = goodbye => {}
+                    }
                     return;
                 }
                 Err(_) => {
-                    info!(from = %address, "TLS handshake not finished in time");
+                    self.refusals.tell(address, "it was not finished in time");
                     return;
                 }
             },
@@ -185,6 +205,7 @@ impl Door {
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .max_concurrent_streams(CALLS_PER_CONNECTION)
             .max_header_list_size(HEADER_BYTES)
+            .max_send_buf_size(SEND_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
 
@@ -200,8 +221,13 @@ impl Door {
             }
             () = self.stop.cancelled() => {
                 serving.as_mut().graceful_shutdown();
+                // Without a call there is nothing to wait for but the goodbye itself.
+                let bound = if connection.ticket().is_idle() { GOODBYE } else { Duration::MAX };
                 tokio::select! {
-                    ended = serving => ended,
+                    ended = tokio::time::timeout(bound, serving) => match ended {
+                        Ok(ended) => ended,
+                        Err(_) => return,
+                    },
                     () = self.abort.cancelled() => return,
                 }
             }

@@ -13,7 +13,7 @@ use mainstay_journal::{
 use prost_types::Any;
 use tonic::Status;
 
-use super::Answers;
+use super::{Answers, shown};
 
 /// How many events are taken from the journal at once.
 const BATCH: usize = 128;
@@ -78,8 +78,9 @@ fn start_at(request: &EventsRequest) -> Result<(StartAt, bool), Status> {
         [false, true, false] => {
             let id: EventId = tail_id.parse().map_err(|_| {
                 Status::invalid_argument(format!(
-                    "tail_id {tail_id:?} is not an event id; ids are the 32 hex digits that \
-                     come with each event"
+                    "tail_id {:?} is not an event id; ids are the 32 hex digits that \
+                     come with each event",
+                    shown(tail_id)
                 ))
             })?;
             Ok((StartAt::After(id), true))

@@ -9,7 +9,7 @@ use mainstay_journal::Timestamp;
 use mainstay_journal::{LogChunk, LogError, LogQuery, LogStore, LogStream};
 use tonic::Status;
 
-use super::{Answers, not_served};
+use super::{Answers, not_served, shown};
 
 /// The namespace of the node's own services.
 const SYSTEM: &str = "system";
@@ -35,7 +35,10 @@ pub(super) async fn stream(
             return Err(not_served("machine.MachineService/Logs of containers"));
         }
         Err(LogError::NotFound { .. } | LogError::InvalidName { .. }) => {
-            return Err(Status::not_found(format!("log {id:?} was not registered")));
+            return Err(Status::not_found(format!(
+                "log {:?} was not registered",
+                shown(&id)
+            )));
         }
         Err(error) => return Err(status(&error)),
     };

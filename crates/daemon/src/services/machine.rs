@@ -21,13 +21,35 @@ use crate::node::Node;
 #[derive(Debug)]
 pub(super) struct Machine {
     node: Arc<Node>,
+    /// Never changes while the daemon runs.
+    version: VersionResponse,
 }
 
 impl Machine {
     pub(super) fn new(node: &Arc<Node>) -> Self {
         Self {
             node: Arc::clone(node),
+            version: envelope(version(node)),
         }
+    }
+}
+
+fn version(node: &Node) -> Version {
+    let build = &node.build;
+    Version {
+        metadata: None,
+        version: Some(VersionInfo {
+            tag: format!("v{}", build.version),
+            sha: build.sha.clone(),
+            built: build.built.clone(),
+            go_version: build.rust.clone(),
+            os: std::env::consts::OS.to_owned(),
+            arch: build.arch.clone(),
+        }),
+        platform: Some(PlatformInfo {
+            name: node.platform.name.clone(),
+            mode: node.platform.mode.to_string(),
+        }),
     }
 }
 
@@ -41,24 +63,7 @@ impl MachineService for Machine {
     type ReadStream = Answers<Data>;
 
     async fn version(&self, _: Request<()>) -> Result<Response<VersionResponse>, Status> {
-        let build = &self.node.build;
-        let version = VersionInfo {
-            tag: format!("v{}", build.version),
-            sha: build.sha.clone(),
-            built: build.built.clone(),
-            go_version: build.rust.clone(),
-            os: std::env::consts::OS.to_owned(),
-            arch: build.arch.clone(),
-        };
-        let platform = PlatformInfo {
-            name: self.node.platform.name.clone(),
-            mode: self.node.platform.mode.to_string(),
-        };
-        Ok(Response::new(envelope(Version {
-            metadata: None,
-            version: Some(version),
-            platform: Some(platform),
-        })))
+        Ok(Response::new(self.version.clone()))
     }
 
     async fn events(

@@ -39,6 +39,15 @@ pub(crate) fn not_served(rpc: &str) -> Status {
     ))
 }
 
+/// As much of a caller's own text as is worth repeating; the rest would only fill the answer.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST_CHARS: usize = 128;
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// The health of the node as gRPC clients ask for it: of the whole, and of each service.
 #[derive(Debug, Clone)]
 pub struct Health(HealthReporter);

@@ -148,7 +148,7 @@ impl PkiDir {
                 path: self.files.path(Name::CaCert),
             });
         }
-        let warning = expiry_phrase(&info, now).map(|phrase| format!("ca.crt {phrase}"));
+        let warning = ca_warning(&info, now);
         Ok(Standing {
             ca,
             info,
@@ -312,7 +312,7 @@ impl PkiDir {
 impl Standing {
     fn issuing(authority: Authority, now: Timestamp) -> Self {
         let info = authority.info().clone();
-        let warning = expiry_phrase(&info, now).map(|phrase| format!("ca.crt {phrase}"));
+        let warning = ca_warning(&info, now);
         let ca = authority.certificate().to_owned();
         Self {
             ca,
@@ -322,4 +322,15 @@ impl Standing {
             warning,
         }
     }
+}
+
+fn ca_warning(info: &CertificateInfo, now: Timestamp) -> Option<String> {
+    if now < info.not_before {
+        return Some(format!(
+            "ca.crt is not valid before {}, so nobody will accept this node's certificate; check \
+             the clock of this machine",
+            day(info.not_before)
+        ));
+    }
+    expiry_phrase(info, now).map(|phrase| format!("ca.crt {phrase}"))
 }

@@ -13,7 +13,7 @@ use crate::Timestamp;
 use crate::cri::{MAX_HEADER, Stream, line_len, parse_line};
 use crate::io::{as_u64, read_full};
 
-const CHUNK_BYTES: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 /// A line longer than this is delivered in pieces.
 const LONG_LINE_BYTES: usize = 1024 * 1024;
 

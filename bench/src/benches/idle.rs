@@ -1,0 +1,58 @@
+//! How often the node wakes up while nobody asks it anything: every time costs a laptop battery
+//! or a neighbour on the same machine.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use super::{Pair, Setup};
+use crate::client::Credentials;
+use crate::kernel::context_switches;
+use crate::report::Report;
+use crate::server::Server;
+
+pub async fn run(setup: &Setup) -> Result<Report> {
+    let span = setup.pick(Duration::from_secs(10), Duration::from_secs(2));
+    let alone = TempDir::with_prefix("mainstay-bench-")?;
+    let unused = Server::node(&setup.binary, alone.path()).await?;
+    let pair = Pair::start(setup).await?;
+    let of_node = connection(&pair.credentials, &pair.node).await?;
+    let of_floor = connection(&pair.credentials, &pair.floor).await?;
+    // What a start and a first call leave to be done is no part of being idle.
+    watch(Duration::from_secs(1)).await;
+
+    let subjects = [
+        ("mainstay, no connection", &unused),
+        ("mainstay, one idle connection", &pair.node),
+        ("floor, one idle connection", &pair.floor),
+    ];
+    let mut before = Vec::new();
+    for (_, server) in subjects {
+        before.push(context_switches(server.pid())?);
+    }
+    watch(span).await;
+    let mut report = Report::new(
+        "idle",
+        format!("context switches of all threads in {span:?}"),
+    );
+    for ((subject, server), before) in subjects.into_iter().zip(before) {
+        let switches = context_switches(server.pid())?.saturating_sub(before);
+        report.figure(subject, "switches", switches as f64);
+        let a_second = switches as f64 / span.as_secs_f64();
+        report.figure(subject, "switches/s", a_second);
+    }
+    drop((of_node, of_floor));
+    Ok(report)
+}
+
+async fn connection(credentials: &Credentials, server: &Server) -> Result<crate::client::Client> {
+    let mut client = credentials.connect(server.address()).await?;
+    client.version(()).await?;
+    Ok(client)
+}
+
+/// The time itself is what is measured: nothing is expected to happen in it.
+async fn watch(span: Duration) {
+    let _ = tokio::time::timeout(span, std::future::pending::<()>()).await;
+}

@@ -1,0 +1,105 @@
+//! One file a benchmark; here is which there are, and what they share.
+
+mod events;
+mod idle;
+mod log_follow;
+mod log_lines;
+mod log_tail;
+mod memory;
+mod start;
+mod version_latency;
+mod version_throughput;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use tempfile::TempDir;
+
+use crate::client::Credentials;
+use crate::report::Report;
+use crate::server::Server;
+
+pub use log_tail::print_tail;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Bench {
+    /// One call at a time
+    VersionLatency,
+    /// 64 callers at once
+    VersionThroughput,
+    /// Memory, idle and after load
+    Memory,
+    /// From nothing to the first answer
+    Start,
+    /// Wake-ups while nothing happens
+    Idle,
+    /// A log being followed while it is written at full speed
+    LogFollow,
+    /// The last lines of a large log
+    LogTail,
+    /// Events to 100 subscribers
+    Events,
+}
+
+/// What a run was asked for.
+#[derive(Debug)]
+pub struct Setup {
+    pub binary: PathBuf,
+    pub quick: bool,
+}
+
+impl Setup {
+    pub fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+impl Bench {
+    pub async fn run(self, setup: &Setup) -> Result<Report> {
+        match self {
+            Self::VersionLatency => version_latency::run(setup).await,
+            Self::VersionThroughput => version_throughput::run(setup).await,
+            Self::Memory => memory::run(setup).await,
+            Self::Start => start::run(setup).await,
+            Self::Idle => idle::run(setup).await,
+            Self::LogFollow => log_follow::run(setup).await,
+            Self::LogTail => log_tail::run(setup).await,
+            Self::Events => events::run(setup).await,
+        }
+    }
+}
+
+impl fmt::Display for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// The two servers side by side.
+struct Pair {
+    node: Server,
+    floor: Server,
+    credentials: Credentials,
+    // Declared last: the directory goes when the servers are gone.
+    state: TempDir,
+}
+
+impl Pair {
+    async fn start(setup: &Setup) -> Result<Self> {
+        let state = TempDir::with_prefix("mainstay-bench-")?;
+        let node = Server::node(&setup.binary, state.path()).await?;
+        Ok(Self {
+            node,
+            floor: Server::floor(state.path()).await?,
+            credentials: Credentials::of(state.path())?,
+            state,
+        })
+    }
+
+    fn state(&self) -> &Path {
+        self.state.path()
+    }
+}

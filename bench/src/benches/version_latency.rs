@@ -1,0 +1,75 @@
+//! How long one call takes on a warm connection, with nobody else calling.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::{Pair, Setup};
+use crate::client::{Client, Credentials};
+use crate::report::{Report, Target};
+use crate::stats::Samples;
+
+const CALLS_A_ROUND: usize = 500;
+const WARM_UP_CALLS: usize = 2000;
+
+pub async fn run(setup: &Setup) -> Result<Report> {
+    let pair = Pair::start(setup).await?;
+    let rounds = setup.pick(40, 4);
+    let credentials = pair.credentials.clone();
+    let (node, floor) = (pair.node.address(), pair.floor.address());
+    // On a thread of its own, the connection and its caller take turns without waking each other
+    // across threads, and what is left of the time is the server's.
+    let (mut node, mut floor) = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(measure(&credentials, [node, floor], rounds))
+    })
+    .await??;
+
+    let mut report = Report::new(
+        "version-latency",
+        format!(
+            "Version over mTLS on one warm connection, {} calls each, in turns of {CALLS_A_ROUND}",
+            rounds * CALLS_A_ROUND
+        ),
+    );
+    for (subject, samples) in [("mainstay", &mut node), ("floor", &mut floor)] {
+        report.figure(subject, "p50 µs", samples.percentile_us(50));
+        report.figure(subject, "p95 µs", samples.percentile_us(95));
+        report.figure(subject, "p99 µs", samples.percentile_us(99));
+    }
+    report.ratio(
+        "p50 against the floor",
+        node.percentile_us(50) / floor.percentile_us(50),
+        Some(Target::AtMost(1.25)),
+    );
+    Ok(report)
+}
+
+async fn measure(
+    credentials: &Credentials,
+    [node, floor]: [std::net::SocketAddr; 2],
+    rounds: usize,
+) -> Result<(Samples, Samples)> {
+    let mut node = credentials.connect(node).await?;
+    let mut floor = credentials.connect(floor).await?;
+    calls(&mut node, WARM_UP_CALLS).await?;
+    calls(&mut floor, WARM_UP_CALLS).await?;
+    let (mut of_node, mut of_floor) = (Samples::default(), Samples::default());
+    for _ in 0..rounds {
+        of_node.append(calls(&mut node, CALLS_A_ROUND).await?);
+        of_floor.append(calls(&mut floor, CALLS_A_ROUND).await?);
+    }
+    Ok((of_node, of_floor))
+}
+
+async fn calls(client: &mut Client, count: usize) -> Result<Samples> {
+    let mut samples = Samples::default();
+    for _ in 0..count {
+        let began = Instant::now();
+        client.version(()).await?;
+        samples.push(began.elapsed());
+    }
+    Ok(samples)
+}

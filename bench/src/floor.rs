@@ -1,0 +1,102 @@
+//! The floor: the least a gRPC server over mutual TLS can do, with the same libraries, TLS
+//! configuration and certificates as the node. It has no router, asks nobody who they are, writes
+//! no log, and always answers the same.
+
+use std::convert::Infallible;
+use std::fs;
+use std::future::{Ready, ready};
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use mainstay_api::machine::{PlatformInfo, Version, VersionInfo, VersionResponse};
+use mainstay_identity::tls::ServerTls;
+use mainstay_identity::{CertificateInfo, CertifiedNode, PrivateKeyPem};
+use sd_notify::NotifyState;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tonic::server::{Grpc, UnaryService};
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+/// Serves with the certificates in `pki` until it is killed.
+pub async fn serve(pki: &Path) -> Result<()> {
+    let tls = ServerTls::new(&certified(pki)?)?;
+    let acceptor = TlsAcceptor::from(tls.config());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "floor serves on {}", listener.local_addr()?)?;
+    sd_notify::notify(&[NotifyState::Ready])?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(connection(stream, acceptor.clone()));
+    }
+}
+
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor) {
+    // A client that goes away, however it does, is not this server's concern.
+    if let Ok(stream) = acceptor.accept(stream).await {
+        let service = service_fn(async |request: http::Request<hyper::body::Incoming>| {
+            let answer = Grpc::new(ProstCodec::default())
+                .unary(Constant, request)
+                .await;
+            Ok::<_, Infallible>(answer)
+        });
+        let _ = http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+    }
+}
+
+/// What the generated server hands its codec, for the one method there is.
+struct Constant;
+
+impl UnaryService<()> for Constant {
+    type Response = VersionResponse;
+    type Future = Ready<Result<Response<VersionResponse>, Status>>;
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(answer())))
+    }
+}
+
+/// As long as the answer of a real node.
+fn answer() -> VersionResponse {
+    let version = VersionInfo {
+        tag: "v0.0.0".to_owned(),
+        sha: "0123456789ab".to_owned(),
+        built: "2000-01-01T00:00:00Z".to_owned(),
+        go_version: "rustc 1.00.0".to_owned(),
+        os: "linux".to_owned(),
+        arch: "x86_64".to_owned(),
+    };
+    let platform = PlatformInfo {
+        name: "floor".to_owned(),
+        mode: "metal".to_owned(),
+    };
+    VersionResponse {
+        messages: vec![Version {
+            metadata: None,
+            version: Some(version),
+            platform: Some(platform),
+        }],
+    }
+}
+
+fn certified(pki: &Path) -> Result<CertifiedNode> {
+    let read = |name: &str| {
+        let path = pki.join(name);
+        fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))
+    };
+    let cert = read("node.crt")?;
+    Ok(CertifiedNode {
+        info: CertificateInfo::from_pem(&cert)?,
+        cert,
+        key: PrivateKeyPem::new(read("node.key")?),
+        ca: read("ca.crt")?,
+    })
+}

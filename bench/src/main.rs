@@ -1,0 +1,141 @@
+//! `mainstay-bench`: how fast and how small the node is, against the real floor or peer.
+//!
+//! Whatever is compared runs in turns within one run, so that a noisy machine disturbs both sides
+//! alike. The targets are printed with whether they were met; a missed one is no failure of the
+//! program, and nothing here is ever an assertion in a test.
+
+mod benches;
+mod client;
+mod floor;
+mod kernel;
+mod report;
+mod server;
+mod stats;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand, ValueEnum as _};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use benches::{Bench, Setup};
+
+/// Measure the node and its journals against the floor
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Cli {
+    /// What to measure [default: everything]
+    #[arg(value_enum)]
+    benches: Vec<Bench>,
+
+    /// A short run: to see that it works, not for figures to keep
+    #[arg(long)]
+    quick: bool,
+
+    /// The program to measure [default: mainstay beside this program]
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+
+    /// Where the figures are kept as JSON [default: results in the folder of this crate]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// The other side of a comparison, run as a process of its own.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Serve a constant answer with the certificates of a node
+    #[command(hide = true)]
+    Floor { pki: PathBuf },
+    /// Print the last lines of a log
+    #[command(hide = true)]
+    ReadTail {
+        root: PathBuf,
+        log: String,
+        lines: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    if let Some(Part::ReadTail { root, log, lines }) = cli.part {
+        return benches::print_tail(&root, &log, lines);
+    }
+    let runtime = Runtime::new()?;
+    let done = runtime.block_on(async {
+        let (mut term, mut int) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
+        // Giving up the work drops the processes it has started, which stops them.
+        tokio::select! {
+            done = work(cli) => done,
+            _ = term.recv() => anyhow::bail!("stopped by SIGTERM"),
+            _ = int.recv() => anyhow::bail!("stopped by SIGINT"),
+        }
+    });
+    // A thread that still writes a log or reads a pipe is not waited for.
+    runtime.shutdown_background();
+    done
+}
+
+async fn work(cli: Cli) -> Result<()> {
+    if let Some(Part::Floor { pki }) = cli.part {
+        return floor::serve(&pki).await;
+    }
+    let setup = Setup {
+        binary: match cli.binary {
+            Some(binary) => binary,
+            None => binary_beside_this()?,
+        },
+        quick: cli.quick,
+    };
+    let results = cli.results.unwrap_or_else(default_results);
+    let benches = if cli.benches.is_empty() {
+        Bench::value_variants().to_vec()
+    } else {
+        cli.benches
+    };
+    for bench in benches {
+        let report = bench
+            .run(&setup)
+            .await
+            .with_context(|| format!("the benchmark {bench} could not be run"))?;
+        let kept = report.keep(&results, setup.quick)?;
+        write!(std::io::stdout(), "{report}  {}\n\n", kept.display())?;
+    }
+    Ok(())
+}
+
+fn binary_beside_this() -> Result<PathBuf> {
+    let binary = std::env::current_exe()?.with_file_name("mainstay");
+    anyhow::ensure!(
+        binary.exists(),
+        "{} is missing; build it with cargo build --release -p mainstay, or name one with --binary",
+        binary.display()
+    );
+    Ok(binary)
+}
+
+/// Cargo says where the crate is when it runs the program; otherwise it is run from the root.
+fn default_results() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from("bench"), PathBuf::from)
+        .join("results")
+}

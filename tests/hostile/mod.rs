@@ -1,0 +1,91 @@
+//! What nobody sends, writes or configures in good faith. Whatever it is, afterwards the node
+//! answers everybody else, has not grown, and has not panicked.
+
+mod bytes;
+mod clock;
+mod command_line;
+mod configuration;
+mod connections;
+mod http2;
+mod messages;
+mod slow_readers;
+mod state;
+mod storage;
+mod users;
+
+use std::time::Duration;
+
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_identity::Role;
+use tonic::transport::Channel;
+
+use crate::harness::TestNode;
+
+/// How long anybody else may have to wait for an answer; generous, for a busy machine.
+const SERVED_WITHIN: Duration = Duration::from_secs(5);
+/// What a node may take whatever is done to it; an idle one takes a tenth.
+const MOST_RESIDENT_MIB: u64 = 200;
+
+/// The node answers people who have nothing to do with the attack, through both doors, and is
+/// otherwise well.
+async fn assert_unharmed(node: &TestNode) {
+    let bystander = node.credentials("bystander", &[Role::Reader]);
+    let served = async {
+        ask_version(node.connect_as(&bystander).await).await;
+        ask_version(node.connect_locally().await).await;
+    };
+    tokio::time::timeout(SERVED_WITHIN, served)
+        .await
+        .expect("others are served");
+    assert_well(node);
+}
+
+/// The process itself: not grown, not panicked.
+fn assert_well(node: &TestNode) {
+    let resident = resident_mib(node);
+    assert!(
+        resident < MOST_RESIDENT_MIB,
+        "the node takes {resident} MiB"
+    );
+    let said = node.stderr();
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+async fn ask_version(channel: Channel) {
+    MachineServiceClient::new(channel)
+        .version(())
+        .await
+        .expect("the node answers");
+}
+
+fn resident_mib(node: &TestNode) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("the node runs");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kib / 1024
+}
+
+/// How many sockets the node has open, listeners included.
+fn open_sockets(node: &TestNode) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", node.pid()))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("socket:"))
+        .count()
+}
+
+/// Bytes without any order, the same in every run.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    })
+    .take(length)
+    .collect()
+}
