@@ -35,20 +35,29 @@ impl Fault {
 
 impl From<serde_saphyr::Error> for Fault {
     fn from(error: serde_saphyr::Error) -> Self {
-        // The plain form without an excerpt: an excerpt would show keys.
-        let text = error.without_snippet().to_string();
-        let Some(at) = error.location() else {
-            return Self {
-                line: 1,
-                problem: text,
-            };
-        };
-        let place = format!(" at line {}, column {}", at.line(), at.column());
-        let problem = text.strip_suffix(&place).unwrap_or(&text).to_owned();
         Self {
-            line: at.line(),
-            problem,
+            line: error.location().map_or(1, |at| at.line()),
+            problem: problem(error.without_snippet()),
         }
+    }
+}
+
+/// Only words that are known not to come from the file: a key may stand anywhere in it, also
+/// where it does not belong.
+fn problem(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    match error {
+        // Ours: the only ones who make such errors are the readers below.
+        Error::Message { msg, .. } => msg.clone(),
+        Error::Eof { .. } => "the text ends too early".to_owned(),
+        Error::Unexpected { expected, .. } => format!("expected {expected}"),
+        Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
+            format!("expected {expected}")
+        }
+        Error::SerdeMissingField { field, .. } => format!("{field} is missing"),
+        Error::DuplicateMappingKey { .. } => "a key stands twice in the same mapping".to_owned(),
+        Error::InvalidUtf8Input => "the text is not UTF-8".to_owned(),
+        _ => "this is not the YAML of a client configuration".to_owned(),
     }
 }
 

@@ -371,3 +371,31 @@ proptest! {
         prop_assert_eq!(merged, again, "merging the same once more changes nothing");
     }
 }
+
+#[test]
+fn no_error_shows_what_stands_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config");
+    for text in [
+        "contexts: SECRET",
+        "contexts: {SECRET: 1, SECRET: 2}",
+        "context: [SECRET]",
+        "contexts: {a: SECRET}",
+        "contexts: {a: {endpoints: SECRET}}",
+        "contexts: {a: {key: SECRET}}",
+        "contexts: {a: {key: !!binary SECRET}}",
+        "contexts: &SECRET [*SECRET]",
+        "contexts: *SECRET",
+        "SECRET: }",
+    ] {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        let error = ClientConfig::load(&path)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
+        assert!(!error.contains("SECRET"), "{text}: {error}");
+        assert!(error.contains("line 1"), "{text}: {error}");
+    }
+}

@@ -10,14 +10,12 @@ use std::path::{Path, PathBuf};
 
 use super::error::EventError;
 use super::event::EventId;
-use super::segment::Walk;
+use super::segment::{MAX_SEQ, Walk};
 use crate::Timestamp;
 use crate::lock::FileLock;
 
 /// Far above any size a segment of ours can reach: what lies beyond is not ours.
 const MAX_SEGMENT_READ: u64 = 8 * 1024 * 1024;
-/// Numbers from here on are taken for damaged file names, so that counting never overflows.
-const MAX_SEQ: u64 = 1 << 62;
 
 /// What is known of a segment without reading it.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +163,7 @@ impl Directory {
             .ok()?;
         let mut segment = Segment::empty(first);
         let mut walk = Walk::new(first, 0, &bytes, false);
-        for event in walk.by_ref().take_while(|event| event.id.seq < MAX_SEQ) {
+        for event in walk.by_ref() {
             segment.events += 1;
             segment.newest = segment.newest.max(Some(event.id.time));
             stock.next_seq = stock.next_seq.max(event.id.seq + 1);

@@ -7,6 +7,9 @@ use super::event::Event;
 use super::record::{Decoded, MARKER, MIN_RECORD, Place, decode};
 use crate::io::as_u64;
 
+/// Numbers from here on are taken for damage, so that counting never overflows.
+pub(super) const MAX_SEQ: u64 = 1 << 62;
+
 /// The records in a stretch of a segment, in order.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
@@ -52,12 +55,7 @@ impl<'a> Walk<'a> {
             segment: self.segment,
             offset: self.base + as_u64(self.at),
         };
-        match decode(&self.bytes[self.at..], place) {
-            Decoded::Whole(event, len) if event.id.seq < self.floor => {
-                Decoded::Damaged { claimed: Some(len) }
-            }
-            other => other,
-        }
+        decode(&self.bytes[self.at..], place)
     }
 
     /// Goes to the next place where a record may begin.
@@ -110,6 +108,10 @@ impl Iterator for Walk<'_> {
     fn next(&mut self) -> Option<Event> {
         while self.at < self.bytes.len() {
             match self.decode_here() {
+                // Checked, but with a number it cannot have: passed over as a whole.
+                Decoded::Whole(event, len) if !(self.floor..MAX_SEQ).contains(&event.id.seq) => {
+                    self.at += len;
+                }
                 Decoded::Whole(event, len) => {
                     self.at += len;
                     self.good_end = self.at;

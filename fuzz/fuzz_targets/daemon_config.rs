@@ -1,0 +1,69 @@
+//! The daemon's configuration file: what is wrong is an error that names a line of the file, and
+//! what is accepted holds only values the daemon can work with.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mainstay_daemon::config::{CertificateName, ConfigFile};
+use mainstay_daemon::{Config, ConfigError, Overrides};
+use mainstay_fuzz::Scratch;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let scratch = Scratch::fresh();
+    let overrides = Overrides {
+        config: Some(scratch.write("config.toml", data)),
+        ..Overrides::default()
+    };
+    match (ConfigFile::parse(text), Config::load(&overrides)) {
+        (Ok(_), Ok(config)) => {
+            check_values(&config);
+            assert_eq!(Config::load(&overrides).ok(), Some(config));
+        }
+        (Err(message), Err(ConfigError::Invalid { .. })) => check_line(&message, text),
+        (parsed, loaded) => panic!("parsed as {parsed:?}, loaded as {loaded:?}"),
+    }
+});
+
+fn check_values(config: &Config) {
+    assert!(
+        config
+            .pods_listen
+            .is_none_or(|address| address.ip().is_loopback())
+    );
+    for bytes in [
+        config.logs.file_bytes,
+        config.logs.total_bytes,
+        config.events.max_bytes,
+    ] {
+        assert!(bytes >= 4096);
+    }
+    assert!(config.limits.connections > 0);
+    assert!(config.limits.connections_per_client > 0);
+    for name in &config.names {
+        if let CertificateName::Dns(name) = name {
+            let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+            assert!((1..=253).contains(&name.len()) && name.bytes().all(plain));
+        }
+    }
+    for serial in &config.revoked {
+        let digits = &serial.0;
+        let plain = |byte: u8| matches!(byte, b'a'..=b'f' | b'0'..=b'9');
+        assert!((1..=40).contains(&digits.len()) && digits.bytes().all(plain));
+    }
+}
+
+fn check_line(message: &str, text: &str) {
+    let line: usize = message
+        .split_once(" at line ")
+        .and_then(|(_, rest)| rest.split_once(','))
+        .and_then(|(number, _)| number.parse().ok())
+        .unwrap_or_else(|| panic!("no line in {message:?}"));
+    // The end of the file may be the beginning of a line that is not there.
+    let lines = text.split('\n').count();
+    assert!(
+        (1..=lines).contains(&line),
+        "line {line} of {lines}: {message}"
+    );
+}
