@@ -126,3 +126,52 @@ impl Iterator for Walk<'_> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::EventId;
+    use super::super::record::encode;
+    use super::*;
+    use crate::Timestamp;
+
+    fn append(bytes: &mut Vec<u8>, seq: u64, payload: &[u8]) {
+        let place = Place {
+            segment: 1,
+            offset: as_u64(bytes.len()),
+        };
+        let time = Timestamp::from_nanos(7);
+        encode(bytes, place, EventId { seq, time }, "kind", payload);
+    }
+
+    #[test]
+    fn a_whole_record_with_an_impossible_number_hides_nothing_behind_it() {
+        let mut bytes = Vec::new();
+        for seq in [1, MAX_SEQ, u64::MAX, 2, 1, 3] {
+            append(&mut bytes, seq, b"payload");
+        }
+        let mut walk = Walk::new(1, 0, &bytes, false);
+        let seen: Vec<u64> = walk.by_ref().map(|event| event.id.seq).collect();
+        assert_eq!(seen, [1, 2, 3]);
+        assert_eq!(walk.good_end(), as_u64(bytes.len()));
+    }
+
+    #[test]
+    fn a_record_that_is_passed_over_is_not_searched_for_others() {
+        let mut bytes = Vec::new();
+        append(&mut bytes, 5, b"");
+        // Right for the very place it gets inside the payload of the other.
+        let place = Place {
+            segment: 1,
+            offset: as_u64(bytes.len() + MIN_RECORD + "kind".len()),
+        };
+        let id = EventId {
+            seq: 9,
+            time: Timestamp::from_nanos(7),
+        };
+        let mut inner = Vec::new();
+        encode(&mut inner, place, id, "kind", b"");
+        append(&mut bytes, 4, &inner);
+        let walk = Walk::new(1, 0, &bytes, false);
+        assert_eq!(walk.map(|event| event.id.seq).collect::<Vec<_>>(), [5]);
+    }
+}
