@@ -388,9 +388,8 @@ fn no_error_shows_what_stands_in_the_file() {
         "contexts: *SECRET",
         "SECRET: }",
     ] {
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
-            .unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let error = ClientConfig::load(&path)
             .map(|_| ())
             .unwrap_err()
