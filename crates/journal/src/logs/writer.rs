@@ -211,9 +211,11 @@ impl LogWriter {
         if self.file_bytes > 0 {
             self.start_generation()?;
         }
+        self.last_time = None;
         Ok(time)
     }
 
+    /// The newest time stays: the lines that wait go into the new file.
     fn start_generation(&mut self) -> Result<(), LogError> {
         let next = self.generation + 1;
         self.file = self
@@ -226,7 +228,6 @@ impl LogWriter {
         self.older.push_back((self.generation, self.file_bytes));
         self.generation = next;
         self.file_bytes = 0;
-        self.last_time = None;
         self.link_stale = true;
         Ok(())
     }

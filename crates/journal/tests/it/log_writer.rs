@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use mainstay_journal::{LogError, LogLimits, LogQuery, LogStore, LogWriter, Stream};
+use mainstay_journal::{LogError, LogLimits, LogQuery, LogStore, LogWriter, Stream, Timestamp};
 
 use crate::log_support::{at, files, open, plainly, read, texts};
 use crate::support::block_on;
@@ -133,7 +133,7 @@ fn files_are_left_when_full_and_deleted_when_all_are_too_large() {
 fn a_clock_set_back_starts_a_new_file_and_jitter_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = open(dir.path());
-    let just_before = mainstay_journal::Timestamp::from_nanos(at(99).as_nanos() + 1);
+    let just_before = Timestamp::from_nanos(at(99).as_nanos() + 1);
     writer.append(at(100), Stream::Stdout, b"a").unwrap();
     writer.append(just_before, Stream::Stdout, b"b").unwrap();
     writer.append(at(99), Stream::Stdout, b"c").unwrap();
@@ -162,6 +162,31 @@ fn a_clock_set_back_starts_a_new_file_and_jitter_does_not() {
         .map(|line| line.text)
         .collect();
     assert_eq!(found, [b"c", b"d"]);
+}
+
+#[test]
+fn times_do_not_go_back_in_a_file_that_a_full_one_made_room_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = LogLimits {
+        file_bytes: 100,
+        ..LogLimits::default()
+    };
+    let mut writer = LogWriter::open(dir.path(), "app", limits).unwrap();
+    for (nanos, text) in [
+        (
+            10_000_000_000,
+            &b"fills the first file so that the next line needs another"[..],
+        ),
+        (11_000_000_000, b"first of the second file"),
+        (10_500_000_000, b"the clock went back a little"),
+    ] {
+        writer
+            .append(Timestamp::from_nanos(nanos), Stream::Stdout, text)
+            .unwrap();
+    }
+    for file in plainly(dir.path(), "app") {
+        assert!(file.is_sorted_by_key(|line| line.time), "{file:?}");
+    }
 }
 
 #[test]
