@@ -12,6 +12,7 @@
 mod authorizer;
 mod command_line;
 mod daemon;
+mod dmesg;
 mod events;
 mod grpcurl;
 mod harness;
@@ -19,6 +20,9 @@ mod health;
 mod hostile;
 mod identity;
 mod logs;
+mod memory;
+mod mounts;
 mod pods;
+mod processes;
 mod reflection;
 mod version;

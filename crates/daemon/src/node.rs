@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mainstay_journal::EventStore;
 use mainstay_journal::LogStore;
 use mainstay_node::Platform;
+use mainstay_node::mounts::SpaceSurvey;
 
 /// What the binary knows of its own making.
 #[derive(Debug, Clone)]
@@ -28,4 +29,5 @@ pub struct Node {
     pub config_file: Option<PathBuf>,
     pub events: EventStore,
     pub logs: LogStore,
+    pub space: SpaceSurvey,
 }

@@ -11,6 +11,7 @@ use mainstay_identity::tls::{ServerTls, TlsError};
 use mainstay_identity::{PkiDir, PkiError};
 use mainstay_journal::{EventError, EventStore};
 use mainstay_journal::{LogError, LogStore, LogWriter};
+use mainstay_node::mounts::SpaceSurvey;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -164,6 +165,7 @@ impl Daemon {
             config_file: config.file.clone(),
             events: store,
             logs: LogStore::open(&state.logs())?,
+            space: SpaceSurvey::default(),
         });
         let (routes, health) = services::routes(&node)?;
         let stop = CancellationToken::new();

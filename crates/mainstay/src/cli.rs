@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{completion, config, events, health, logs, man, pki, serve, version};
+use crate::commands::{
+    completion, config, df, dmesg, events, free, health, logs, man, pki, ps, serve, version,
+};
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
 #[derive(Debug, Parser)]
@@ -84,6 +86,10 @@ pub enum Command {
     Health(health::Health),
     Events(events::Events),
     Logs(logs::Logs),
+    Ps(ps::Ps),
+    Free(free::Free),
+    Df(df::Df),
+    Dmesg(dmesg::Dmesg),
     #[command(subcommand)]
     Config(config::Config),
     #[command(subcommand)]

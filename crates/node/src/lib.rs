@@ -3,7 +3,12 @@
 //! Everything here only reads, blocks, and knows neither async nor gRPC.
 
 pub mod addresses;
+pub mod kmsg;
+pub mod memory;
+pub mod mounts;
 pub mod platform;
+pub mod processes;
+mod text;
 
 pub use addresses::{hostname, own_addresses};
 pub use platform::{Mode, Platform};

@@ -13,9 +13,13 @@ use mainstay_api::machine::{
     ServiceStartResponse, ServiceStopRequest, ServiceStopResponse, ShutdownResponse,
     UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
 };
+use mainstay_api::os::{
+    ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
+    RestartRequest, RestartResponse, StatsRequest, StatsResponse,
+};
 use tonic::{Request, Response, Status};
 
-use super::{Answers, events, logs, not_served};
+use super::{Answers, dmesg, events, logs, memory, mounts, not_served, processes};
 use crate::node::Node;
 
 #[derive(Debug)]
@@ -56,6 +60,7 @@ fn version(node: &Node) -> Version {
 #[tonic::async_trait]
 impl MachineService for Machine {
     type CopyStream = Answers<Data>;
+    type DmesgStream = Answers<Data>;
     type EventsStream = Answers<Event>;
     type KubeconfigStream = Answers<Data>;
     type ListStream = Answers<FileInfo>;
@@ -101,7 +106,8 @@ impl MachineService for Machine {
     }
 
     async fn mounts(&self, _: Request<()>) -> Result<Response<MountsResponse>, Status> {
-        Err(not_served("machine.MachineService/Mounts"))
+        let mounts = mounts::mounts(&self.node.space).await?;
+        Ok(Response::new(envelope(mounts)))
     }
 
     async fn read(&self, _: Request<ReadRequest>) -> Result<Response<Answers<Data>>, Status> {
@@ -164,5 +170,42 @@ impl MachineService for Machine {
         _: Request<UpgradeRequest>,
     ) -> Result<Response<UpgradeResponse>, Status> {
         Err(not_served("machine.MachineService/Upgrade"))
+    }
+
+    async fn containers(
+        &self,
+        _: Request<ContainersRequest>,
+    ) -> Result<Response<ContainersResponse>, Status> {
+        Err(not_served("machine.MachineService/Containers"))
+    }
+
+    async fn dmesg(
+        &self,
+        request: Request<DmesgRequest>,
+    ) -> Result<Response<Answers<Data>>, Status> {
+        dmesg::stream(request.get_ref()).map(Response::new)
+    }
+
+    async fn memory(&self, _: Request<()>) -> Result<Response<MemoryResponse>, Status> {
+        memory::memory()
+            .await
+            .map(|memory| Response::new(envelope(memory)))
+    }
+
+    async fn processes(&self, _: Request<()>) -> Result<Response<ProcessesResponse>, Status> {
+        processes::processes()
+            .await
+            .map(|processes| Response::new(envelope(processes)))
+    }
+
+    async fn restart(
+        &self,
+        _: Request<RestartRequest>,
+    ) -> Result<Response<RestartResponse>, Status> {
+        Err(not_served("machine.MachineService/Restart"))
+    }
+
+    async fn stats(&self, _: Request<StatsRequest>) -> Result<Response<StatsResponse>, Status> {
+        Err(not_served("machine.MachineService/Stats"))
     }
 }

@@ -5,11 +5,15 @@
 
 mod auth;
 mod cells;
+mod dmesg;
 mod events;
 mod logs;
 mod machine;
+mod memory;
+mod mounts;
 mod observe;
 mod os;
+mod processes;
 mod public_api;
 mod runtime;
 mod stats;
@@ -45,6 +49,20 @@ pub(crate) fn shown(text: &str) -> String {
     match text.char_indices().nth(MOST_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+/// Runs what blocks on the kernel away from the async workers.
+pub(crate) async fn blocking<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, Status> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(Status::internal(format!("cannot read {what}: {error}"))),
+        Err(_) => Err(Status::internal(format!(
+            "reading {what} failed; the node's log says why"
+        ))),
     }
 }
 

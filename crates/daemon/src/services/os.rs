@@ -1,6 +1,7 @@
 //! `os.OSService`: the machine's processes, memory, kernel log and containers.
 
 use mainstay_api::common::Data;
+use mainstay_api::envelope;
 use mainstay_api::os::os_service_server::OsService;
 use mainstay_api::os::{
     ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
@@ -8,7 +9,7 @@ use mainstay_api::os::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Answers, not_served};
+use super::{Answers, dmesg, memory, not_served, processes};
 
 #[derive(Debug)]
 pub(super) struct Os;
@@ -24,16 +25,23 @@ impl OsService for Os {
         Err(not_served("os.OSService/Containers"))
     }
 
-    async fn dmesg(&self, _: Request<DmesgRequest>) -> Result<Response<Answers<Data>>, Status> {
-        Err(not_served("os.OSService/Dmesg"))
+    async fn dmesg(
+        &self,
+        request: Request<DmesgRequest>,
+    ) -> Result<Response<Answers<Data>>, Status> {
+        dmesg::stream(request.get_ref()).map(Response::new)
     }
 
     async fn memory(&self, _: Request<()>) -> Result<Response<MemoryResponse>, Status> {
-        Err(not_served("os.OSService/Memory"))
+        memory::memory()
+            .await
+            .map(|memory| Response::new(envelope(memory)))
     }
 
     async fn processes(&self, _: Request<()>) -> Result<Response<ProcessesResponse>, Status> {
-        Err(not_served("os.OSService/Processes"))
+        processes::processes()
+            .await
+            .map(|processes| Response::new(envelope(processes)))
     }
 
     async fn restart(

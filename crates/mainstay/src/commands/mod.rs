@@ -2,11 +2,15 @@
 
 pub mod completion;
 pub mod config;
+pub mod df;
+pub mod dmesg;
 pub mod events;
+pub mod free;
 pub mod health;
 pub mod logs;
 pub mod man;
 pub mod pki;
+pub mod ps;
 pub mod serve;
 pub mod version;
 
@@ -22,6 +26,10 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Health(health) => talk(health.run(&global)),
         Command::Events(events) => talk(events.run(&global)),
         Command::Logs(logs) => talk(logs.run(&global)),
+        Command::Ps(ps) => talk(ps.run(&global)),
+        Command::Free(free) => talk(free.run(&global)),
+        Command::Df(df) => talk(df.run(&global)),
+        Command::Dmesg(dmesg) => talk(dmesg.run(&global)),
         Command::Config(config) => config.run(&global),
         Command::Pki(pki) => pki.run(&global),
         Command::Completion(completion) => completion.run(),

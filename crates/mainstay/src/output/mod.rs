@@ -3,11 +3,13 @@
 
 mod lines;
 mod message;
+mod sizes;
 mod table;
 mod times;
 
 use std::io::Write;
 
+use prost::Message;
 use serde_json::Value;
 
 use crate::cli::Format;
@@ -15,6 +17,7 @@ use crate::failure::{Exit, Failure, Outcome};
 
 pub use lines::LineSplitter;
 pub use message::{value, value_of_bytes};
+pub use sizes::{percent, size};
 pub use table::Table;
 pub use times::{local_time, moment, wire_time};
 
@@ -30,6 +33,22 @@ pub fn document(format: Format, value: &Value) -> Outcome {
         Format::Yaml => print(&yaml(value)?),
         Format::Json | Format::Table => print(&format!("{value:#}\n")),
     }
+}
+
+/// The answers of several nodes: a list with one entry each, `node` telling whose it is.
+pub fn per_node<'a, M: Message + 'a>(
+    format: Format,
+    message_name: &str,
+    answers: impl Iterator<Item = (String, &'a M)>,
+) -> Outcome {
+    let entries: Vec<Value> = answers
+        .map(|(node, message)| {
+            let mut entry = value(message_name, message);
+            entry["node"] = Value::from(node);
+            entry
+        })
+        .collect();
+    document(format, &Value::from(entries))
 }
 
 /// One of many: JSON one per line, YAML as documents of their own.

@@ -1,0 +1,135 @@
+//! `mainstay ps`
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::os::{Process, ProcessInfo};
+
+use super::{connect, within};
+use crate::cli::{Format, Global};
+use crate::client::Client;
+use crate::failure::Outcome;
+use crate::output::{self, Table, size};
+
+/// List the processes of the node
+#[derive(Debug, Args)]
+#[command(
+    visible_alias = "processes",
+    after_help = "Examples:\n  \
+    mainstay ps --sort memory\n  \
+    mainstay ps --filter nginx\n  \
+    mainstay ps --watch --sort cpu\n  \
+    mainstay ps -o json | jq '.[].processes[] | select(.state == \"Z\")'"
+)]
+pub struct Ps {
+    /// What comes first
+    #[arg(long, value_enum, default_value_t = Sort::Pid)]
+    sort: Sort,
+
+    /// Only processes with this text in their name or arguments
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    filter: Option<String>,
+
+    /// Again and again, every so often
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = humantime::parse_duration)]
+    watch: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    Pid,
+    /// Processor time used so far
+    Cpu,
+    /// Memory really held
+    Memory,
+    Name,
+}
+
+impl Ps {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let Some(every) = self.watch else {
+            return self.show(&client, global).await;
+        };
+        let mut ticks = tokio::time::interval(every.max(Duration::from_millis(100)));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if global.output == Format::Table {
+                // Home, and clear what is below: nothing flickers.
+                output::print("\x1b[H\x1b[J")?;
+            }
+            self.show(&client, global).await?;
+        }
+    }
+
+    async fn show(&self, client: &Client, global: &Global) -> Outcome {
+        let mut service = MachineServiceClient::new(client.channel());
+        let answer = within(global, service.processes(client.request(()))).await?;
+        let mut nodes = answer.into_inner().messages;
+        for node in &mut nodes {
+            self.arrange(&mut node.processes);
+        }
+        match global.output {
+            Format::Table => output::print(&table(client, &nodes)),
+            format => {
+                let answers = nodes
+                    .iter()
+                    .map(|node| (client.node_name(node.metadata.as_ref()), node));
+                output::per_node(format, "os.Process", answers)
+            }
+        }
+    }
+
+    fn arrange(&self, processes: &mut Vec<ProcessInfo>) {
+        if let Some(text) = &self.filter {
+            processes.retain(|process| {
+                process.command.contains(text.as_str()) || process.args.contains(text.as_str())
+            });
+        }
+        match self.sort {
+            Sort::Pid => processes.sort_by_key(|process| process.pid),
+            Sort::Cpu => processes.sort_by(|a, b| b.cpu_time.total_cmp(&a.cpu_time)),
+            Sort::Memory => {
+                processes.sort_by_key(|process| std::cmp::Reverse(process.resident_memory))
+            }
+            Sort::Name => processes.sort_by(|a, b| a.command.cmp(&b.command)),
+        }
+    }
+}
+
+fn table(client: &Client, nodes: &[Process]) -> String {
+    let header = [
+        "NODE", "PID", "PPID", "S", "THREADS", "CPU", "VIRTUAL", "RESIDENT", "COMMAND",
+    ];
+    let mut table = Table::new(&header);
+    for node in nodes {
+        let name = client.node_name(node.metadata.as_ref());
+        for process in &node.processes {
+            let shown = if process.args.is_empty() {
+                format!("[{}]", process.command)
+            } else {
+                process.args.clone()
+            };
+            table.row(vec![
+                name.clone(),
+                process.pid.to_string(),
+                process.ppid.to_string(),
+                process.state.clone(),
+                process.threads.to_string(),
+                cpu_time(process.cpu_time),
+                size(process.virtual_memory),
+                size(process.resident_memory),
+                shown,
+            ]);
+        }
+    }
+    table.to_string()
+}
+
+/// `1:02.5`, as `ps` and `top` show it.
+fn cpu_time(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).floor();
+    format!("{minutes}:{:04.1}", seconds - minutes * 60.0)
+}

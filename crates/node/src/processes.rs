@@ -1,0 +1,243 @@
+//! Every process, from `/proc`.
+//!
+//! Three reads a process, and nothing is kept between calls. A process that vanishes while it is
+//! looked at is left out; one that hides something is shown with what is known.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{Mode, OFlags, RawDir, open, readlinkat};
+
+use crate::text::{number, read_small};
+
+/// Arguments beyond this many bytes are cut, so that one process cannot fill the answer.
+const MOST_ARGS_BYTES: usize = 64 << 10;
+/// When all arguments together come to this much, the rest are cut shorter.
+const MANY_ARGS_BYTES: usize = 16 << 20;
+const FEW_ARGS_BYTES: usize = 1 << 10;
+/// `PF_KTHREAD`: a kernel thread has neither arguments nor an executable.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Process {
+    pub pid: i32,
+    pub ppid: i32,
+    /// One letter, as `ps` shows it.
+    pub state: String,
+    pub threads: i32,
+    /// User and system time.
+    pub cpu_seconds: f64,
+    pub virtual_bytes: u64,
+    pub resident_bytes: u64,
+    /// The kernel's short name.
+    pub command: String,
+    /// Path of the executable; empty for kernel threads and where it may not be read.
+    pub executable: String,
+    /// The arguments, joined by spaces.
+    pub args: String,
+    /// The security label, such as an AppArmor profile; empty when there is none.
+    pub label: String,
+}
+
+/// All processes, ordered by pid.
+pub fn processes() -> io::Result<Vec<Process>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = open("/proc", flags, Mode::empty())?;
+    let units = Units::of_this_kernel();
+    let labels = has_labels();
+    let mut all = Vec::with_capacity(256);
+    let mut scratch = Vec::with_capacity(4096);
+    let mut args_bytes = 0;
+    for pid in pids(proc.as_fd())? {
+        let most = if args_bytes < MANY_ARGS_BYTES {
+            MOST_ARGS_BYTES
+        } else {
+            FEW_ARGS_BYTES
+        };
+        if let Some(mut process) = read(proc.as_fd(), pid, units, most, &mut scratch) {
+            if labels
+                && read_small(
+                    proc.as_fd(),
+                    &format!("{pid}/attr/current"),
+                    4096,
+                    &mut scratch,
+                )
+                .is_ok()
+            {
+                process.label = lossy(scratch.trim_ascii_end());
+            }
+            args_bytes += process.args.len();
+            all.push(process);
+        }
+    }
+    Ok(all)
+}
+
+fn pids(proc: BorrowedFd<'_>) -> io::Result<Vec<i32>> {
+    let mut pids = Vec::with_capacity(256);
+    let mut space = Vec::with_capacity(32 << 10);
+    let mut entries = RawDir::new(proc, space.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        if let Some(pid) = number(entry?.file_name().to_bytes()) {
+            pids.push(pid);
+        }
+    }
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+fn read(
+    proc: BorrowedFd<'_>,
+    pid: i32,
+    units: Units,
+    most_args: usize,
+    scratch: &mut Vec<u8>,
+) -> Option<Process> {
+    read_small(proc, &format!("{pid}/stat"), 4096, scratch).ok()?;
+    let (mut process, flags) = parse_stat(scratch, units)?;
+    if flags & KERNEL_THREAD == 0 {
+        if read_small(proc, &format!("{pid}/cmdline"), most_args, scratch).is_ok() {
+            process.args = join_args(scratch);
+        }
+        if let Ok(path) = readlinkat(proc, format!("{pid}/exe"), Vec::with_capacity(256)) {
+            process.executable = lossy(path.as_bytes());
+        }
+    }
+    Some(process)
+}
+
+/// What the kernel counts in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Units {
+    pub(crate) ticks_per_second: u64,
+    pub(crate) page_bytes: u64,
+}
+
+impl Units {
+    pub(crate) fn of_this_kernel() -> Self {
+        Self {
+            ticks_per_second: rustix::param::clock_ticks_per_second(),
+            page_bytes: u64::try_from(rustix::param::page_size()).unwrap_or(4096),
+        }
+    }
+}
+
+/// One line of `/proc/PID/stat` and the kernel's flags. The name stands in brackets and may hold
+/// anything, brackets and spaces included, so it ends at the last one.
+fn parse_stat(line: &[u8], units: Units) -> Option<(Process, u64)> {
+    let open = line.iter().position(|b| *b == b'(')?;
+    let close = line.iter().rposition(|b| *b == b')')?;
+    let pid = number(line.get(..open)?.trim_ascii())?;
+    let command = lossy(line.get(open + 1..close)?);
+    let rest: Vec<&[u8]> = line
+        .get(close + 1..)?
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .collect();
+    // Numbered as in proc(5), where the name is field 2 and the state field 3.
+    let field = |n: usize| rest.get(n - 3).copied();
+    let count = |n: usize| field(n).and_then(number::<u64>);
+    let ticks = count(14)?.saturating_add(count(15)?);
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "seconds with a fraction are what is wanted"
+    )]
+    let cpu_seconds = ticks as f64 / units.ticks_per_second.max(1) as f64;
+    let process = Process {
+        pid,
+        ppid: field(4).and_then(number)?,
+        state: lossy(field(3)?),
+        threads: field(20).and_then(number)?,
+        cpu_seconds,
+        virtual_bytes: count(23)?,
+        resident_bytes: count(24).unwrap_or(0).saturating_mul(units.page_bytes),
+        command,
+        ..Process::default()
+    };
+    Some((process, count(9)?))
+}
+
+fn join_args(cmdline: &mut Vec<u8>) -> String {
+    while cmdline.last() == Some(&0) {
+        cmdline.pop();
+    }
+    for byte in cmdline.iter_mut().filter(|byte| **byte == 0) {
+        *byte = b' ';
+    }
+    lossy(cmdline)
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether a security module labels processes here; where none does, reading every label would
+/// only cost time.
+fn has_labels() -> bool {
+    std::fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|modules| {
+        ["apparmor", "selinux", "smack"]
+            .iter()
+            .any(|m| modules.contains(m))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const UNITS: Units = Units {
+        ticks_per_second: 100,
+        page_bytes: 4096,
+    };
+
+    #[test]
+    fn this_process_is_there_with_what_it_knows_of_itself() {
+        let all = processes().unwrap();
+        let own = all
+            .iter()
+            .find(|p| u32::try_from(p.pid) == Ok(std::process::id()))
+            .unwrap();
+        assert_eq!(
+            own.ppid,
+            i32::try_from(std::os::unix::process::parent_id()).unwrap()
+        );
+        assert_eq!(
+            own.executable,
+            std::env::current_exe().unwrap().display().to_string()
+        );
+        assert!(own.args.starts_with(&std::env::args().next().unwrap()));
+        assert!(own.resident_bytes > 0 && own.virtual_bytes >= own.resident_bytes);
+        assert!(all.is_sorted_by_key(|process| process.pid));
+    }
+
+    #[test]
+    fn a_name_may_hold_brackets_and_spaces() {
+        let line = b"42 (a) (b c) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 3 0 9 8192 2 1 1";
+        let (process, _) = parse_stat(line, UNITS).unwrap();
+        assert_eq!(process.command, "a) (b c");
+        assert_eq!((process.pid, process.ppid, process.threads), (42, 1, 3));
+        assert_eq!(process.state, "S");
+        assert!((process.cpu_seconds - 2.0).abs() < f64::EPSILON);
+        assert_eq!(
+            (process.virtual_bytes, process.resident_bytes),
+            (8192, 8192)
+        );
+    }
+
+    #[test]
+    fn arguments_are_joined_by_spaces() {
+        assert_eq!(
+            join_args(&mut b"sh\0-c\0echo  hi\0".to_vec()),
+            "sh -c echo  hi"
+        );
+        assert_eq!(join_args(&mut Vec::new()), "");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse_stat(&line, UNITS);
+        }
+    }
+}

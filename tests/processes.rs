@@ -1,0 +1,110 @@
+//! `Processes`, under both service names, and `mainstay ps`.
+
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::os::ProcessInfo;
+use mainstay_api::os::os_service_client::OsServiceClient;
+
+use crate::harness::TestNode;
+
+async fn processes(node: &TestNode) -> Vec<ProcessInfo> {
+    let mut os = OsServiceClient::new(node.connect().await);
+    let mut answer = os.processes(()).await.unwrap().into_inner();
+    assert_eq!(answer.messages.len(), 1);
+    assert!(answer.messages[0].metadata.is_none());
+    answer.messages.remove(0).processes
+}
+
+#[tokio::test]
+async fn the_node_sees_itself_and_its_children_as_the_kernel_does() {
+    let node = TestNode::start();
+    let all = processes(&node).await;
+    let find = |pid: u32| {
+        all.iter()
+            .find(|process| u32::try_from(process.pid) == Ok(pid))
+    };
+    let daemon = find(node.pid()).expect("the daemon itself");
+    assert_eq!(u32::try_from(daemon.ppid), Ok(std::process::id()));
+    assert_eq!(daemon.command, "mainstay");
+    assert_eq!(
+        daemon.executable,
+        crate::harness::binary().display().to_string()
+    );
+    assert!(daemon.args.contains(" serve --state "), "{}", daemon.args);
+    assert_eq!(daemon.state.len(), 1);
+    assert!(daemon.threads > 1 && daemon.cpu_time > 0.0);
+    assert!(daemon.resident_memory > 1 << 20, "bytes, not pages or KiB");
+    assert!(daemon.virtual_memory >= daemon.resident_memory);
+    assert!(all.is_sorted_by_key(|process| process.pid));
+    assert!(find(1).is_some());
+}
+
+#[tokio::test]
+async fn kernel_threads_are_there_without_executable_or_arguments() {
+    let node = TestNode::start();
+    let all = processes(&node).await;
+    let Some(kernel) = all.iter().find(|process| process.pid == 2) else {
+        // In a pid namespace of its own there is no kernel thread to see.
+        return;
+    };
+    assert_eq!((kernel.executable.as_str(), kernel.args.as_str()), ("", ""));
+    assert_eq!(kernel.command, "kthreadd");
+}
+
+#[tokio::test]
+async fn later_clients_find_it_under_the_machine_service() {
+    let node = TestNode::start();
+    let mut machine = MachineServiceClient::new(node.connect().await);
+    let answer = machine.processes(()).await.unwrap().into_inner();
+    assert!(answer.messages[0].processes.len() > 1);
+}
+
+#[tokio::test]
+async fn processes_that_come_and_go_during_the_scan_do_no_harm() {
+    let node = TestNode::start();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let churn = std::thread::spawn({
+        let stop = std::sync::Arc::clone(&stop);
+        move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = std::process::Command::new("true").status();
+            }
+        }
+    });
+    for _ in 0..50 {
+        let all = processes(&node).await;
+        assert!(
+            all.iter()
+                .all(|process| process.pid > 0 && !process.state.is_empty())
+        );
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    churn.join().unwrap();
+}
+
+#[test]
+fn the_command_sorts_and_filters() {
+    let node = TestNode::start();
+    let own = format!("--state {}", node.state().display());
+    let table = node.cli().run(["ps", "--filter", &own]).ok();
+    let rows: Vec<&str> = table.lines().skip(1).collect();
+    assert!(rows.iter().all(|row| row.contains(&own)), "{table}");
+    let pid = format!("  {}  ", node.pid());
+    assert!(rows.iter().any(|row| row.contains(&pid)), "{table}");
+    let none = node
+        .cli()
+        .run(["ps", "--filter", "\u{1}no such process"])
+        .ok();
+    assert!(!none.contains(&pid), "{none}");
+
+    let json = node
+        .cli()
+        .run(["processes", "--sort", "memory", "-o", "json"])
+        .json();
+    let sizes: Vec<u64> = json[0]["processes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|process| process["residentMemory"].as_u64().unwrap())
+        .collect();
+    assert!(sizes.is_sorted_by(|a, b| a >= b));
+}
