@@ -54,6 +54,7 @@ async fn an_expired_certificate_is_refused_and_told_so() {
     let eve = client_of(&node.authority(), last_year, Duration::from_secs(3600));
     let said = try_version(&node, &eve).await.unwrap_err();
     assert!(said.contains("expired"), "{said}");
+    node.wait_for_log("TLS handshake refused");
     let log = node.cli().run(["logs", "mainstay"]).ok();
     assert!(
         log.contains("TLS handshake refused") && log.contains("expired"),

@@ -145,6 +145,7 @@ async fn tail_counts_lines_from_the_end() {
 #[tokio::test]
 async fn times_bound_what_is_shown() {
     let node = TestNode::start();
+    node.wait_for_log("starting");
     let future = prost_types::Timestamp {
         seconds: 4_000_000_000,
         nanos: 0,
@@ -266,6 +267,7 @@ async fn the_daemon_s_log_comes_a_line_an_item_then_live() {
 fn the_command_tails_and_prints_json_lines() {
     let node = TestNode::start();
     node.cli().run(["version"]).ok();
+    node.wait_for_log("/Version");
     let tail = node.cli().run(["logs", "mainstay", "--tail", "2"]).ok();
     assert_eq!(tail.lines().count(), 2, "{tail}");
     let json = node
@@ -288,6 +290,7 @@ fn the_command_tails_and_prints_json_lines() {
 #[test]
 fn on_disk_it_is_a_plain_log_that_other_tools_read() {
     let node = TestNode::start();
+    node.wait_for_log("starting");
     let text = std::fs::read_to_string(node.state().join("logs/mainstay/current")).unwrap();
     let line = text.lines().next().unwrap();
     let mut words = line.splitn(4, ' ');

@@ -148,6 +148,27 @@ impl TestNode {
         Cli::new(self.dir.path()).env("MAINSTAY_STATE", self.state())
     }
 
+    /// Waits until the node's own log holds `text`: lines of calls are written a moment later.
+    pub fn wait_for_log(&self, text: &str) {
+        let mut follower = self.cli().spawn(["logs", "mainstay", "-f"]);
+        let stdout = BufReader::new(follower.stdout.take().unwrap());
+        let (send, found) = mpsc::channel();
+        let text = text.to_owned();
+        std::thread::spawn(move || {
+            if stdout
+                .lines()
+                .map_while(Result::ok)
+                .any(|line| line.contains(&text))
+            {
+                let _ = send.send(());
+            }
+        });
+        let found = found.recv_timeout(PATIENCE);
+        let _ = follower.kill();
+        let _ = follower.wait();
+        found.expect("the log does not hold it");
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(pid_of(&self.child), signal).unwrap();
     }

@@ -85,6 +85,8 @@ pub async fn serve(
     let signals = Signals::listen()?;
     let state = StateDir::open(&config.state)?;
     let daemon = Daemon::start(config, overrides, build, &state).await?;
+    // Whoever is told that it serves can read so in its log.
+    daemon.daemon_log.flush();
     ready(&daemon.ready(&state, began));
     notify(&[NotifyState::Ready]);
     daemon.run(signals).await;

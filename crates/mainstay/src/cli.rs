@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    completion, config, df, dmesg, events, free, health, logs, man, pki, ps, serve, version,
+    cat, completion, config, cp, df, dmesg, events, free, health, logs, ls, man, pki, ps, serve,
+    version,
 };
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
@@ -90,6 +91,9 @@ pub enum Command {
     Free(free::Free),
     Df(df::Df),
     Dmesg(dmesg::Dmesg),
+    Ls(ls::Ls),
+    Cat(cat::Cat),
+    Cp(cp::Cp),
     #[command(subcommand)]
     Config(config::Config),
     #[command(subcommand)]

@@ -3,6 +3,7 @@
 //! Everything here only reads, blocks, and knows neither async nor gRPC.
 
 pub mod addresses;
+pub mod files;
 pub mod kmsg;
 pub mod memory;
 pub mod mounts;

@@ -29,9 +29,12 @@ pub struct LogSink {
     thread: Option<JoinHandle<()>>,
 }
 
+#[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Signalled when a batch has been written, or given up on.
+    written: Condvar,
 }
 
 #[derive(Default)]
@@ -41,6 +44,10 @@ struct Waiting {
     dropped: u64,
     limits: Option<LogLimits>,
     closed: bool,
+    /// Somebody waits for what is there: no gathering.
+    urgent: bool,
+    /// A batch has been taken and is being written.
+    writing: bool,
 }
 
 impl Shared {
@@ -71,10 +78,7 @@ impl Lines {
 impl LogSink {
     /// `window` is how long lines may gather before they are written.
     pub fn start(writer: LogWriter, window: Duration) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            waiting: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::default());
         let lines = Lines {
             shared: Arc::clone(&shared),
         };
@@ -90,6 +94,19 @@ impl LogSink {
 
     pub fn lines(&self) -> Lines {
         self.lines.clone()
+    }
+
+    /// Waits until every line pushed so far has been handed to the kernel, for a second at most.
+    pub fn flush(&self) {
+        let shared = &self.lines.shared;
+        let mut waiting = shared.lock();
+        waiting.urgent = true;
+        shared.changed.notify_one();
+        let _ = shared
+            .written
+            .wait_timeout_while(waiting, Duration::from_secs(1), |waiting| {
+                waiting.writing || !waiting.ends.is_empty()
+            });
     }
 
     pub fn set_limits(&self, limits: LogLimits) {
@@ -127,6 +144,8 @@ fn write_lines(shared: &Shared, mut writer: LogWriter, window: Duration) {
         } else {
             failing = false;
         }
+        shared.lock().writing = false;
+        shared.written.notify_all();
         if batch.closed {
             return;
         }
@@ -145,14 +164,13 @@ fn next_batch(shared: &Shared, window: Duration) -> Waiting {
     let mut waiting = shared
         .changed
         .wait_timeout_while(waiting, window, |waiting| {
-            waiting.text.len() < BATCH_BYTES && !waiting.closed
+            waiting.text.len() < BATCH_BYTES && !waiting.closed && !waiting.urgent
         })
         .map_or_else(|poisoned| poisoned.into_inner().0, |(waiting, _)| waiting);
-    let closed = waiting.closed;
-    Waiting {
-        closed,
-        ..std::mem::take(&mut *waiting)
-    }
+    let batch = std::mem::take(&mut *waiting);
+    waiting.closed = batch.closed;
+    waiting.writing = true;
+    batch
 }
 
 fn write_batch(
@@ -218,11 +236,20 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_does_not_wait_for_more_to_gather() {
+        let root = tempfile::tempdir().unwrap();
+        let writer = LogWriter::open(root.path(), "test", LogLimits::default()).unwrap();
+        let sink = LogSink::start(writer, Duration::from_secs(3600)).unwrap();
+        for round in 1..=3 {
+            sink.lines().push(Timestamp::now(), b"line");
+            sink.flush();
+            assert_eq!(read(root.path()).lines().count(), round);
+        }
+    }
+
+    #[test]
     fn lines_beyond_the_bound_are_counted_not_kept() {
-        let shared = Arc::new(Shared {
-            waiting: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::default());
         let lines = Lines {
             shared: Arc::clone(&shared),
         };

@@ -19,7 +19,9 @@ use mainstay_api::os::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Answers, dmesg, events, logs, memory, mounts, not_served, processes};
+use super::{
+    Answers, copy, dmesg, events, list, logs, memory, mounts, not_served, processes, read,
+};
 use crate::node::Node;
 
 #[derive(Debug)]
@@ -93,16 +95,19 @@ impl MachineService for Machine {
         Err(not_served("machine.MachineService/Bootstrap"))
     }
 
-    async fn copy(&self, _: Request<CopyRequest>) -> Result<Response<Answers<Data>>, Status> {
-        Err(not_served("machine.MachineService/Copy"))
+    async fn copy(&self, request: Request<CopyRequest>) -> Result<Response<Answers<Data>>, Status> {
+        copy::stream(&request.get_ref().root_path).map(Response::new)
     }
 
     async fn kubeconfig(&self, _: Request<()>) -> Result<Response<Answers<Data>>, Status> {
         Err(not_served("machine.MachineService/Kubeconfig"))
     }
 
-    async fn list(&self, _: Request<ListRequest>) -> Result<Response<Answers<FileInfo>>, Status> {
-        Err(not_served("machine.MachineService/List"))
+    async fn list(
+        &self,
+        request: Request<ListRequest>,
+    ) -> Result<Response<Answers<FileInfo>>, Status> {
+        list::stream(request.get_ref()).map(Response::new)
     }
 
     async fn mounts(&self, _: Request<()>) -> Result<Response<MountsResponse>, Status> {
@@ -110,8 +115,8 @@ impl MachineService for Machine {
         Ok(Response::new(envelope(mounts)))
     }
 
-    async fn read(&self, _: Request<ReadRequest>) -> Result<Response<Answers<Data>>, Status> {
-        Err(not_served("machine.MachineService/Read"))
+    async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Answers<Data>>, Status> {
+        read::stream(&request.get_ref().path).map(Response::new)
     }
 
     async fn reboot(&self, _: Request<()>) -> Result<Response<RebootResponse>, Status> {

@@ -5,8 +5,10 @@
 
 mod auth;
 mod cells;
+mod copy;
 mod dmesg;
 mod events;
+mod list;
 mod logs;
 mod machine;
 mod memory;
@@ -14,7 +16,9 @@ mod mounts;
 mod observe;
 mod os;
 mod processes;
+mod producer;
 mod public_api;
+mod read;
 mod runtime;
 mod stats;
 

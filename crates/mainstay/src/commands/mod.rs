@@ -1,13 +1,16 @@
 //! One file per command, named like the command.
 
+pub mod cat;
 pub mod completion;
 pub mod config;
+pub mod cp;
 pub mod df;
 pub mod dmesg;
 pub mod events;
 pub mod free;
 pub mod health;
 pub mod logs;
+pub mod ls;
 pub mod man;
 pub mod pki;
 pub mod ps;
@@ -30,6 +33,9 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Free(free) => talk(free.run(&global)),
         Command::Df(df) => talk(df.run(&global)),
         Command::Dmesg(dmesg) => talk(dmesg.run(&global)),
+        Command::Ls(ls) => talk(ls.run(&global)),
+        Command::Cat(cat) => talk(cat.run(&global)),
+        Command::Cp(cp) => talk(cp.run(&global)),
         Command::Config(config) => config.run(&global),
         Command::Pki(pki) => pki.run(&global),
         Command::Completion(completion) => completion.run(),

@@ -1,0 +1,63 @@
+//! A stream made by blocking work on a thread of its own, with back-pressure both ways: the work
+//! waits for a slow reader, and ends when the reader is gone.
+
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use tokio::sync::mpsc;
+use tonic::Status;
+
+/// A file system that gives nothing for so long is taken to hang. Time in which the reader does
+/// not read does not count.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How far the work may run ahead of the reader.
+const AHEAD: usize = 4;
+
+/// Where the work puts what it makes.
+#[derive(Debug, Clone)]
+pub(super) struct Reader<T>(mpsc::Sender<Result<T, Status>>);
+
+/// Nobody reads any more: the work should end.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl<T> Reader<T> {
+    /// Waits until there is room.
+    pub(super) fn give(&self, item: Result<T, Status>) -> Result<(), Gone> {
+        self.0.blocking_send(item).map_err(|_| Gone)
+    }
+}
+
+pub(super) fn produce<T: Send + 'static>(
+    what: String,
+    work: impl FnOnce(&Reader<T>) + Send + 'static,
+) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
+    let (send, receive) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || work(&Reader(send)));
+    stream::unfold(Some((receive, what)), |state| async {
+        let (mut receive, what) = state?;
+        match tokio::time::timeout(PATIENCE, receive.recv()).await {
+            Ok(item) => Some((item?, Some((receive, what)))),
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                let status = Status::deadline_exceeded(format!(
+                    "nothing could be read for {seconds} s; the file system of {what} may hang"
+                ));
+                Some((Err(status), None))
+            }
+        }
+    })
+}
+
+/// What a file system's error means to the caller.
+pub(super) fn file_status(path: &std::path::Path, error: &std::io::Error) -> Status {
+    let message = format!("{}: {error}", super::shown(&path.display().to_string()));
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Status::not_found(message),
+        std::io::ErrorKind::PermissionDenied => Status::permission_denied(message),
+        std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidFilename => {
+            Status::invalid_argument(message)
+        }
+        _ => Status::internal(message),
+    }
+}

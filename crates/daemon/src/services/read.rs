@@ -1,0 +1,64 @@
+//! `Read`: the content of one regular file.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use mainstay_api::common::Data;
+use mainstay_node::files::{ReadError, open_regular};
+use tonic::Status;
+
+use super::producer::{file_status, produce};
+use super::{Answers, shown};
+
+/// Large enough that the cost of a message does not count.
+const CHUNK_BYTES: usize = 256 << 10;
+
+pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
+    if !path.starts_with('/') {
+        return Err(Status::invalid_argument(format!(
+            "path is not absolute: {:?}",
+            shown(path)
+        )));
+    }
+    let path = PathBuf::from(path);
+    let what = path.display().to_string();
+    Ok(Box::pin(produce(what, move |reader| {
+        let mut file = match open_regular(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                let _ = reader.give(Err(status(&error)));
+                return;
+            }
+        };
+        loop {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            let item = match file.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(length) => {
+                    chunk.truncate(length);
+                    Ok(Data {
+                        metadata: None,
+                        bytes: Bytes::from(chunk),
+                    })
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(file_status(&path, &error)),
+            };
+            let failed = item.is_err();
+            if reader.give(item).is_err() || failed {
+                return;
+            }
+        }
+    })))
+}
+
+fn status(error: &ReadError) -> Status {
+    match error {
+        ReadError::NotRegular { path } => Status::invalid_argument(format!(
+            "path must be a regular file: {}",
+            shown(&path.display().to_string())
+        )),
+        ReadError::Io { path, source } => file_status(path, source),
+    }
+}

@@ -1,0 +1,153 @@
+//! `mainstay ls`
+
+use clap::Args;
+use futures_util::StreamExt;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{FileInfo, ListRequest};
+use serde_json::json;
+
+use super::{connect, within};
+use crate::cli::{Format, Global};
+use crate::failure::{Exit, Failure, Outcome, warn};
+use crate::output;
+
+/// List files of the node
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay ls /etc\n  \
+    mainstay ls -l /var/log\n  \
+    mainstay ls -lR --depth 2 /etc\n  \
+    mainstay ls -R / -o json | jq 'select(.size > 1e9) | .name'")]
+pub struct Ls {
+    #[arg(default_value = "/")]
+    path: String,
+
+    /// Mode, owner, size and time too
+    #[arg(short)]
+    long: bool,
+
+    /// Also what is below directories
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// With -R: so many levels; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    depth: i32,
+
+    /// Also extended attributes (shown with -o json or yaml)
+    #[arg(long)]
+    xattrs: bool,
+}
+
+impl Ls {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let mut service = MachineServiceClient::new(client.channel());
+        let request = ListRequest {
+            root: self.path.clone(),
+            recurse: self.recursive,
+            recursion_depth: self.depth,
+            types: Vec::new(),
+            report_xattrs: self.xattrs,
+        };
+        let mut stream = within(global, service.list(client.request(request)))
+            .await?
+            .into_inner();
+        let mut failed = 0_u64;
+        while let Some(info) = stream.next().await {
+            let info = info?;
+            if !info.error.is_empty() {
+                warn(&format!("{}: {}", info.name, info.error));
+                failed += 1;
+                continue;
+            }
+            match global.output {
+                // The directory itself is not one of its entries.
+                Format::Table if info.relative_name == "." => {}
+                Format::Table if self.long => output::print(&long(&info))?,
+                Format::Table => output::print(&format!("{}\n", printable(&info.relative_name)))?,
+                format => {
+                    let mut value = output::value("machine.FileInfo", &info);
+                    value["node"] = json!(client.node_name(info.metadata.as_ref()));
+                    output::stream_item(format, &value)?;
+                }
+            }
+        }
+        if failed > 0 {
+            return Err(Failure::new(
+                Exit::Failed,
+                format!("{failed} entries could not be read"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// `drwxr-xr-x     0     0      4096 2026-11-15 20:34:50 name -> target`
+fn long(info: &FileInfo) -> String {
+    let time = jiff::Timestamp::from_second(info.modified)
+        .map_or_else(|_| "-".to_owned(), output::local_time);
+    let time = time.split('.').next().unwrap_or_default();
+    let link = if info.link.is_empty() {
+        String::new()
+    } else {
+        format!(" -> {}", printable(&info.link))
+    };
+    format!(
+        "{} {:>5} {:>5} {:>10} {time} {}{link}\n",
+        mode(info.mode),
+        info.uid,
+        info.gid,
+        info.size,
+        printable(&info.relative_name)
+    )
+}
+
+/// File names are anybody's text.
+fn printable(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+/// The wire's mode bits as `ls` shows them.
+fn mode(bits: u32) -> String {
+    let has = |bit: u32| bits & 1 << bit != 0;
+    let kind = match () {
+        () if has(31) => 'd',
+        () if has(27) => 'l',
+        () if has(21) => 'c',
+        () if has(26) => 'b',
+        () if has(25) => 'p',
+        () if has(24) => 's',
+        () => '-',
+    };
+    let mut text = String::from(kind);
+    for (shift, special, letter) in [(6, 23, 's'), (3, 22, 's'), (0, 20, 't')] {
+        let own = bits >> shift & 7;
+        text.push(if own & 4 != 0 { 'r' } else { '-' });
+        text.push(if own & 2 != 0 { 'w' } else { '-' });
+        text.push(match (has(special), own & 1 != 0) {
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_shown_as_ls_does() {
+        assert_eq!(mode(0o644), "-rw-r--r--");
+        assert_eq!(mode(1 << 31 | 1 << 20 | 0o777), "drwxrwxrwt");
+        assert_eq!(mode(1 << 23 | 0o4755 & 0o777), "-rwsr-xr-x");
+        assert_eq!(mode(1 << 22 | 0o744), "-rwxr-Sr--");
+        assert_eq!(mode(1 << 26 | 1 << 21 | 0o600), "crw-------");
+        assert_eq!(mode(1 << 27 | 0o777), "lrwxrwxrwx");
+    }
+}

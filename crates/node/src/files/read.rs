@@ -1,0 +1,44 @@
+//! Opening a file to be read to its end.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub enum ReadError {
+    /// A directory, a pipe, a device: reading it would mean something else, or never end.
+    NotRegular {
+        path: PathBuf,
+    },
+    Io {
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+/// Follows links. Never waits for the other end of a pipe, and opens no device.
+pub fn open_regular(path: &Path) -> Result<File, ReadError> {
+    let failed = |source| ReadError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let not_regular = || ReadError::NotRegular {
+        path: path.to_owned(),
+    };
+    // Looked at first, because opening alone can make a device act.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(not_regular());
+    }
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = File::options()
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(path)
+        .map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_file() {
+        Ok(file)
+    } else {
+        Err(not_regular())
+    }
+}
