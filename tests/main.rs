@@ -25,5 +25,6 @@ mod memory;
 mod mounts;
 mod pods;
 mod processes;
+mod readings;
 mod reflection;
 mod version;

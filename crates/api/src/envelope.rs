@@ -34,7 +34,14 @@ macro_rules! enclosed {
 
 enclosed! {
     machine::Bootstrap => machine::BootstrapResponse,
+    machine::CpUsFreqStats => machine::CpuFreqStatsResponse,
+    machine::CpUsInfo => machine::CpuInfoResponse,
+    machine::DiskStats => machine::DiskStatsResponse,
+    machine::Hostname => machine::HostnameResponse,
+    machine::LoadAvg => machine::LoadAvgResponse,
+    machine::LogsContainer => machine::LogsContainersResponse,
     machine::Mounts => machine::MountsResponse,
+    machine::NetworkDeviceStats => machine::NetworkDeviceStatsResponse,
     machine::Reboot => machine::RebootResponse,
     machine::Recover => machine::RecoverResponse,
     machine::Reset => machine::ResetResponse,
@@ -43,6 +50,7 @@ enclosed! {
     machine::ServiceRestart => machine::ServiceRestartResponse,
     machine::ServiceStart => machine::ServiceStartResponse,
     machine::ServiceStop => machine::ServiceStopResponse,
+    machine::SystemStat => machine::SystemStatResponse,
     machine::Shutdown => machine::ShutdownResponse,
     machine::Upgrade => machine::UpgradeResponse,
     machine::Version => machine::VersionResponse,

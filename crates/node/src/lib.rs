@@ -3,8 +3,12 @@
 //! Everything here only reads, blocks, and knows neither async nor gRPC.
 
 pub mod addresses;
+pub mod counters;
+pub mod cpus;
+pub mod devices;
 pub mod files;
 pub mod kmsg;
+pub mod load;
 pub mod memory;
 pub mod mounts;
 pub mod platform;

@@ -6,12 +6,14 @@ use mainstay_api::common::Data;
 use mainstay_api::envelope;
 use mainstay_api::machine::machine_service_server::MachineService;
 use mainstay_api::machine::{
-    BootstrapRequest, BootstrapResponse, CopyRequest, Event, EventsRequest, FileInfo, ListRequest,
-    LogsRequest, MountsResponse, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
+    BootstrapRequest, BootstrapResponse, CopyRequest, CpuFreqStatsResponse, CpuInfoResponse,
+    DiskStatsResponse, Event, EventsRequest, FileInfo, HostnameResponse, ListRequest,
+    LoadAvgResponse, LogsContainersResponse, LogsRequest, MountsResponse,
+    NetworkDeviceStatsResponse, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
     RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,
     ServiceListResponse, ServiceRestartRequest, ServiceRestartResponse, ServiceStartRequest,
     ServiceStartResponse, ServiceStopRequest, ServiceStopResponse, ShutdownResponse,
-    UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
+    SystemStatResponse, UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
 };
 use mainstay_api::os::{
     ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
@@ -20,7 +22,7 @@ use mainstay_api::os::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Answers, copy, dmesg, events, list, logs, memory, mounts, not_served, processes, read,
+    Answers, copy, dmesg, events, list, logs, memory, mounts, not_served, processes, read, readings,
 };
 use crate::node::Node;
 
@@ -212,5 +214,60 @@ impl MachineService for Machine {
 
     async fn stats(&self, _: Request<StatsRequest>) -> Result<Response<StatsResponse>, Status> {
         Err(not_served("machine.MachineService/Stats"))
+    }
+
+    async fn hostname(&self, _: Request<()>) -> Result<Response<HostnameResponse>, Status> {
+        Ok(Response::new(envelope(readings::hostname())))
+    }
+
+    async fn load_avg(&self, _: Request<()>) -> Result<Response<LoadAvgResponse>, Status> {
+        readings::load()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn system_stat(&self, _: Request<()>) -> Result<Response<SystemStatResponse>, Status> {
+        readings::system()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn cpu_info(&self, _: Request<()>) -> Result<Response<CpuInfoResponse>, Status> {
+        readings::cpu_info()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn cpu_freq_stats(
+        &self,
+        _: Request<()>,
+    ) -> Result<Response<CpuFreqStatsResponse>, Status> {
+        readings::cpu_frequencies()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn network_device_stats(
+        &self,
+        _: Request<()>,
+    ) -> Result<Response<NetworkDeviceStatsResponse>, Status> {
+        readings::network()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn disk_stats(&self, _: Request<()>) -> Result<Response<DiskStatsResponse>, Status> {
+        readings::disks()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn logs_containers(
+        &self,
+        _: Request<()>,
+    ) -> Result<Response<LogsContainersResponse>, Status> {
+        readings::logs(&self.node.logs)
+            .await
+            .map(|answer| Response::new(envelope(answer)))
     }
 }

@@ -19,6 +19,7 @@ mod processes;
 mod producer;
 mod public_api;
 mod read;
+mod readings;
 mod runtime;
 mod stats;
 
