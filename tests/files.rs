@@ -423,3 +423,37 @@ fn ls_cat_and_cp_do_what_their_names_say() {
         "a refused copy leaves nothing behind"
     );
 }
+
+#[tokio::test]
+async fn listings_nobody_reads_take_no_thread_from_the_rest_of_the_node() {
+    let node = TestNode::start();
+    let channel = node.connect().await;
+    let mut unread = Vec::new();
+    let mut refused = 0;
+    for _ in 0..200 {
+        let request = ListRequest {
+            recurse: true,
+            ..of(Path::new("/"))
+        };
+        let mut machine = MachineServiceClient::new(channel.clone());
+        match machine.list(request).await {
+            Ok(stream) => unread.push(stream),
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "there is a bound");
+    let mut other = MachineServiceClient::new(node.connect_locally().await);
+    soon("another call", other.processes(())).await.unwrap();
+    soon("another call", other.mounts(())).await.unwrap();
+    drop(unread);
+    // As soon as the readers are gone there is room again.
+    soon("a place", async {
+        while let Err(status) = list(&node, of(Path::new("/etc"))).await {
+            assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        }
+    })
+    .await;
+}

@@ -22,7 +22,7 @@ pub(super) fn stream(root: &str) -> Result<Answers<Data>, Status> {
     }
     let root = PathBuf::from(root);
     let what = root.display().to_string();
-    Ok(Box::pin(produce(what, move |reader| {
+    let chunks = produce(what, move |reader| {
         let mut out = Chunks {
             reader,
             waiting: Vec::with_capacity(CHUNK_BYTES),
@@ -44,7 +44,8 @@ pub(super) fn stream(root: &str) -> Result<Answers<Data>, Status> {
         if let Some(last) = last {
             let _ = reader.give(last);
         }
-    })))
+    })?;
+    Ok(Box::pin(chunks))
 }
 
 /// Gathers the archive's bytes into messages.

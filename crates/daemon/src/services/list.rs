@@ -43,7 +43,7 @@ pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status>
                 return;
             }
         }
-    });
+    })?;
     Ok(Box::pin(batches.flat_map(|batch| match batch {
         Ok(batch) => stream::iter(batch.into_iter().map(Ok).collect::<Vec<_>>()),
         Err(status) => stream::iter(vec![Err(status)]),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 
 /// A file system that gives nothing for so long is taken to hang. Time in which the reader does
@@ -12,6 +12,11 @@ use tonic::Status;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How far the work may run ahead of the reader.
 const AHEAD: usize = 4;
+
+/// So much of this work goes on at once. Each holds a thread, also while its reader does not read,
+/// and the rest of the node needs threads too.
+const MOST_AT_ONCE: usize = 128;
+static PLACES: Semaphore = Semaphore::const_new(MOST_AT_ONCE);
 
 /// Where the work puts what it makes.
 #[derive(Debug, Clone)]
@@ -31,10 +36,18 @@ impl<T> Reader<T> {
 pub(super) fn produce<T: Send + 'static>(
     what: String,
     work: impl FnOnce(&Reader<T>) + Send + 'static,
-) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
+) -> Result<impl Stream<Item = Result<T, Status>> + Send + 'static, Status> {
+    let place = PLACES.try_acquire().map_err(|_| {
+        Status::resource_exhausted(format!(
+            "{MOST_AT_ONCE} trees or files are being read already; try again when one is done"
+        ))
+    })?;
     let (send, receive) = mpsc::channel(AHEAD);
-    tokio::task::spawn_blocking(move || work(&Reader(send)));
-    stream::unfold(Some((receive, what)), |state| async {
+    tokio::task::spawn_blocking(move || {
+        work(&Reader(send));
+        drop(place);
+    });
+    Ok(stream::unfold(Some((receive, what)), |state| async {
         let (mut receive, what) = state?;
         match tokio::time::timeout(PATIENCE, receive.recv()).await {
             Ok(item) => Some((item?, Some((receive, what)))),
@@ -46,7 +59,7 @@ pub(super) fn produce<T: Send + 'static>(
                 Some((Err(status), None))
             }
         }
-    })
+    }))
 }
 
 /// What a file system's error means to the caller.

@@ -23,7 +23,7 @@ pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
     }
     let path = PathBuf::from(path);
     let what = path.display().to_string();
-    Ok(Box::pin(produce(what, move |reader| {
+    let chunks = produce(what, move |reader| {
         let mut file = match open_regular(&path) {
             Ok(file) => file,
             Err(error) => {
@@ -50,7 +50,8 @@ pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
                 return;
             }
         }
-    })))
+    })?;
+    Ok(Box::pin(chunks))
 }
 
 fn status(error: &ReadError) -> Status {
