@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long one mount may take to tell its size.
@@ -100,18 +100,34 @@ impl SpaceSurvey {
                 return answers;
             };
             while next < mounts.len() {
-                let reply = replies.recv_timeout(patience);
-                if let Ok(space) = reply {
-                    answers[next] = space;
-                }
+                let reply = self.wait_for_reply(&replies, patience, &mounts[next].target);
+                answers[next] = reply.unwrap_or_default();
                 next += 1;
-                if reply.is_err() {
+                if reply.is_none() {
                     // It hangs: the others are asked without it.
                     break;
                 }
             }
         }
         answers
+    }
+
+    /// `None` when it hangs, which is then remembered.
+    fn wait_for_reply(
+        &self,
+        replies: &Receiver<Space>,
+        patience: Duration,
+        target: &Path,
+    ) -> Option<Space> {
+        if let Ok(space) = replies.recv_timeout(patience) {
+            return Some(space);
+        }
+        self.hanging().insert(target.to_owned());
+        // The thread replies before it takes the mount off the list. So without a reply by now it
+        // will still do so; with one it may have done so too early.
+        let late = replies.try_recv().ok()?;
+        self.hanging().remove(target);
+        Some(late)
     }
 
     /// Without a thread to spare there is no answer at all.
@@ -127,9 +143,15 @@ impl SpaceSurvey {
             .stack_size(64 << 10)
             .spawn(move || {
                 for target in targets {
-                    let space = survey.ask_one(&target, question);
-                    if send.send(space).is_err() {
-                        // Nobody waited for it: another thread has taken over.
+                    if survey.hanging().contains(&target) {
+                        let _ = send.send(Space::default());
+                        continue;
+                    }
+                    let space = question(&target).unwrap_or_default();
+                    let waited_for = send.send(space).is_ok();
+                    survey.hanging().remove(&target);
+                    if !waited_for {
+                        // Another thread has taken over.
                         return;
                     }
                 }
@@ -138,15 +160,9 @@ impl SpaceSurvey {
         Some(replies)
     }
 
-    fn ask_one(&self, target: &Path, question: Question) -> Space {
-        let hanging = || self.hanging.lock().unwrap_or_else(PoisonError::into_inner);
-        // Present while it is being asked, so for ever if it never answers.
-        if !hanging().insert(target.to_owned()) {
-            return Space::default();
-        }
-        let space = question(target).unwrap_or_default();
-        hanging().remove(target);
-        space
+    /// Mounts that somebody has given up on.
+    fn hanging(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.hanging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_hangs_delays_the_rest_only_once_and_is_asked_again_when_it_answers() {
+    fn a_mount_that_hangs_delays_the_rest_only_once() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("hang.fifo");
         rustix::fs::mknodat(
@@ -234,6 +250,28 @@ mod tests {
         );
         // A writer lets it go.
         drop(std::fs::OpenOptions::new().write(true).open(&fifo).unwrap());
+    }
+
+    /// Answers only when two are asking at the same time.
+    fn answers_two(_: &Path) -> Option<Space> {
+        static BOTH: std::sync::Barrier = std::sync::Barrier::new(2);
+        BOTH.wait();
+        Some(Space {
+            size_bytes: 1,
+            available_bytes: 1,
+        })
+    }
+
+    #[test]
+    fn two_who_ask_at_once_both_get_the_answer() {
+        let survey = SpaceSurvey::default();
+        let ask = || survey.ask(&[mount("/a")], Duration::from_secs(10), answers_two)[0].size_bytes;
+        let sizes = std::thread::scope(|scope| {
+            let other = scope.spawn(ask);
+            [ask(), other.join().unwrap()]
+        });
+        assert_eq!(sizes, [1, 1]);
+        assert!(survey.hanging.lock().unwrap().is_empty());
     }
 
     proptest! {

@@ -21,7 +21,7 @@ use super::window::Window;
 #[derive(Debug)]
 pub(super) enum Step {
     Chunk(LogChunk),
-    /// Nothing more for now; only when following.
+    /// Nothing more until something is written; only when following.
     Wait,
     End,
 }

@@ -61,7 +61,9 @@ impl Cp {
                 Some(sink) => sink,
                 none => none.insert(Sink::open(&self.target)?),
             };
-            sink.write(data.bytes)?;
+            if !sink.write(data.bytes)? {
+                break;
+            }
         }
         if let Some(sink) = sink {
             sink.finish()?;
@@ -120,14 +122,14 @@ impl Sink {
         Ok(Self::Directory { pieces, unpacking })
     }
 
-    fn write(&mut self, bytes: Bytes) -> Outcome {
+    /// `false` when unpacking has ended early; why, `finish` tells.
+    fn write(&mut self, bytes: Bytes) -> Outcome<bool> {
         match self {
-            Self::Archive(out) => Ok(out.write_all(&bytes)?),
-            // Fails when unpacking has ended early; why, finish() tells.
-            Self::Directory { pieces, .. } => {
-                let _ = pieces.send(bytes);
-                Ok(())
+            Self::Archive(out) => {
+                out.write_all(&bytes)?;
+                Ok(true)
             }
+            Self::Directory { pieces, .. } => Ok(pieces.send(bytes).is_ok()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! `mainstay ls`
 
+use std::io::{BufWriter, Write};
+
 use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
@@ -54,6 +56,8 @@ impl Ls {
             .await?
             .into_inner();
         let mut failed = 0_u64;
+        // A tree has many entries: not a write for each.
+        let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
         while let Some(info) = stream.next().await {
             let info = info?;
             if !info.error.is_empty() {
@@ -61,18 +65,20 @@ impl Ls {
                 failed += 1;
                 continue;
             }
-            match global.output {
+            let text = match global.output {
                 // The directory itself is not one of its entries.
-                Format::Table if info.relative_name == "." => {}
-                Format::Table if self.long => output::print(&long(&info))?,
-                Format::Table => output::print(&format!("{}\n", printable(&info.relative_name)))?,
+                Format::Table if info.relative_name == "." => continue,
+                Format::Table if self.long => long(&info),
+                Format::Table => format!("{}\n", printable(&info.relative_name)),
                 format => {
                     let mut value = output::value("machine.FileInfo", &info);
                     value["node"] = json!(client.node_name(info.metadata.as_ref()));
-                    output::stream_item(format, &value)?;
+                    output::stream_text(format, &value)?
                 }
-            }
+            };
+            out.write_all(text.as_bytes())?;
         }
+        out.flush()?;
         if failed > 0 {
             return Err(Failure::new(
                 Exit::Failed,

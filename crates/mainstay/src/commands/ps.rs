@@ -1,5 +1,6 @@
 //! `mainstay ps`
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -56,7 +57,7 @@ impl Ps {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if global.output == Format::Table {
+            if global.output == Format::Table && std::io::stdout().is_terminal() {
                 // Home, and clear what is below: nothing flickers.
                 output::print("\x1b[H\x1b[J")?;
             }

@@ -53,10 +53,15 @@ pub fn per_node<'a, M: Message + 'a>(
 
 /// One of many: JSON one per line, YAML as documents of their own.
 pub fn stream_item(format: Format, value: &Value) -> Outcome {
-    match format {
-        Format::Yaml => print(&format!("---\n{}", yaml(value)?)),
-        Format::Json | Format::Table => print(&format!("{value}\n")),
-    }
+    print(&stream_text(format, value)?)
+}
+
+/// What [`stream_item`] prints, for those who gather it first.
+pub fn stream_text(format: Format, value: &Value) -> Outcome<String> {
+    Ok(match format {
+        Format::Yaml => format!("---\n{}", yaml(value)?),
+        Format::Json | Format::Table => format!("{value}\n"),
+    })
 }
 
 fn yaml(value: &Value) -> Outcome<String> {
