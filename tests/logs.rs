@@ -298,3 +298,41 @@ fn on_disk_it_is_a_plain_log_that_other_tools_read() {
     assert_eq!((words.next(), words.next()), (Some("stdout"), Some("F")));
     assert!(words.next().unwrap().contains("starting"));
 }
+
+#[tokio::test]
+async fn a_call_that_is_abandoned_while_it_is_worked_on_leaves_its_line_too() {
+    const CALLS: usize = 50;
+    let node = TestNode::start();
+    let mut reader = MachineServiceClient::new(node.connect_locally().await);
+    let follow = LogsRequest {
+        follow: true,
+        ..of("mainstay")
+    };
+    let mut log = reader.logs(follow).await.unwrap().into_inner();
+    let channel = node.connect().await;
+    for _ in 0..CALLS {
+        let mut slow = MachineServiceClient::new(channel.clone());
+        let mut quick = MachineServiceClient::new(channel.clone());
+        let mut call = std::pin::pin!(slow.processes(()));
+        tokio::select! {
+            biased;
+            _ = &mut call => {}
+            // On the same connection: when this is answered, the node has seen the other, which
+            // is dropped before its own answer.
+            version = quick.version(()) => drop(version.unwrap()),
+        }
+    }
+    let mut text = String::new();
+    soon("a line for each call", async {
+        while text.matches("/Processes").count() < CALLS {
+            let data = log.message().await.unwrap().unwrap();
+            text.push_str(std::str::from_utf8(&data.bytes).unwrap());
+        }
+    })
+    .await;
+    assert_eq!(text.matches("/Processes").count(), CALLS);
+    assert!(
+        text.contains("code=CANCELLED"),
+        "some were abandoned: {text}"
+    );
+}

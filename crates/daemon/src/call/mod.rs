@@ -24,7 +24,7 @@ use crate::listener::Ticket;
 use crate::log::Lines;
 
 pub use body::CallBody;
-use record::Record;
+use record::{CallLog, Record};
 
 /// The only service that is offered to callers nobody has identified.
 const PODS_SERVICE: &str = "/v1alpha.PublicAPI/";
@@ -102,10 +102,13 @@ impl Gate {
         }
         let audited = match self.may(&connection.caller, record.method(), request.headers()) {
             Ok(audited) => audited,
-            Err(status) => return self.finish(record, true, status.into_http()),
+            Err(status) => return self.finish(self.log(record, true), status.into_http()),
         };
+        // Made before the work begins: a caller who goes away in the middle of it drops this
+        // future, and that has to leave its line as well.
+        let log = self.log(record, audited);
         let response = self.call(request).await;
-        self.finish(record, audited, response)
+        self.finish(log, response)
     }
 
     /// `Ok(audited)` when the call may go on.
@@ -182,13 +185,12 @@ impl Gate {
         }
     }
 
-    fn finish(
-        &self,
-        record: Record,
-        audited: bool,
-        response: Response<Body>,
-    ) -> Response<CallBody> {
-        let log = record.into_log(self.requests.clone(), audited.then(|| self.audit.clone()));
+    fn log(&self, record: Record, audited: bool) -> CallLog {
+        let audit = audited.then(|| self.audit.clone());
+        record.into_log(self.requests.clone(), audit)
+    }
+
+    fn finish(&self, log: CallLog, response: Response<Body>) -> Response<CallBody> {
         body::watch(response, log, self.stop.clone())
     }
 
@@ -201,7 +203,7 @@ impl Gate {
             http::header::CONTENT_TYPE,
             http::HeaderValue::from_static("text/plain"),
         );
-        self.finish(record, false, response)
+        self.finish(self.log(record, false), response)
     }
 }
 
