@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     cat, completion, config, cp, df, dmesg, events, free, health, logs, ls, man, pki, ps, serve,
-    version,
+    top, version,
 };
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
@@ -87,6 +87,7 @@ pub enum Command {
     Health(health::Health),
     Events(events::Events),
     Logs(logs::Logs),
+    Top(top::Top),
     Ps(ps::Ps),
     Free(free::Free),
     Df(df::Df),

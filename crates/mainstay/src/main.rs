@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod failure;
 mod output;
+mod top;
 
 use std::process::ExitCode;
 

@@ -34,9 +34,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 impl Client {
     /// Tries the endpoints in order; the first that answers is used.
     pub async fn connect(global: &Global) -> Outcome<Self> {
+        Self::connect_telling(global, warn).await
+    }
+
+    /// The same, for those who cannot have warnings written to standard error.
+    pub async fn connect_telling(global: &Global, tell: impl Fn(&str)) -> Outcome<Self> {
         let (name, context) = locate::context(global)?;
         let endpoints = endpoints(global, &context)?;
-        check_certificate(&name, &context)?;
+        check_certificate(&name, &context, &tell)?;
         let mut last = None;
         for endpoint in &endpoints {
             match Self::connect_to(endpoint, &context, global).await {
@@ -54,7 +59,7 @@ impl Client {
                 }
                 Err(failure) => {
                     if let Some(earlier) = last.replace(failure) {
-                        warn(&earlier.message);
+                        tell(&earlier.message);
                     }
                 }
             }
@@ -124,6 +129,20 @@ impl Client {
         request
     }
 
+    /// A request for one of the nodes, or for the endpoint itself.
+    pub fn request_to<T>(node: Option<&str>, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(value) = node.and_then(|node| node.parse().ok()) {
+            request.metadata_mut().append("nodes", value);
+        }
+        request
+    }
+
+    /// The nodes that requests are for; none means the endpoint itself.
+    pub fn nodes(&self) -> &[String] {
+        &self.nodes
+    }
+
     /// Who answered: the name a forwarding node gave, else the endpoint itself.
     pub fn node_name(&self, metadata: Option<&Metadata>) -> String {
         match metadata {
@@ -152,7 +171,7 @@ fn endpoints(global: &Global, context: &Context) -> Outcome<Vec<Endpoint>> {
 }
 
 /// An expired certificate is told before the node refuses it, one that soon will be is warned of.
-fn check_certificate(name: &str, context: &Context) -> Outcome {
+fn check_certificate(name: &str, context: &Context, tell: impl Fn(&str)) -> Outcome {
     let Some(info) = context
         .crt
         .as_deref()
@@ -165,7 +184,7 @@ fn check_certificate(name: &str, context: &Context) -> Outcome {
     match certificate_warning(&owner, &info, now) {
         Some(expired) if info.is_expired(now) => Err(Failure::new(Exit::Tls, expired)),
         Some(warning) => {
-            warn(&warning);
+            tell(&warning);
             Ok(())
         }
         None => Ok(()),

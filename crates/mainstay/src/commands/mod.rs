@@ -15,6 +15,7 @@ pub mod man;
 pub mod pki;
 pub mod ps;
 pub mod serve;
+pub mod top;
 pub mod version;
 
 use crate::cli::{Cli, Command, Global};
@@ -29,6 +30,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Health(health) => talk(health.run(&global)),
         Command::Events(events) => talk(events.run(&global)),
         Command::Logs(logs) => talk(logs.run(&global)),
+        Command::Top(top) => talk(top.run(&global)),
         Command::Ps(ps) => talk(ps.run(&global)),
         Command::Free(free) => talk(free.run(&global)),
         Command::Df(df) => talk(df.run(&global)),

@@ -20,10 +20,14 @@ impl Table {
     }
 }
 
-/// Text from elsewhere must not move the cursor.
-fn printable(text: &str) -> String {
+/// Text from elsewhere must neither move the cursor nor turn around what stands beside it.
+pub fn printable(text: &str) -> String {
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
     text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
+        .map(|c| if hidden(c) { '?' } else { c })
         .collect()
 }
 
@@ -59,6 +63,14 @@ mod tests {
         assert_eq!(
             table.to_string(),
             "NODE         STATUS\na-long-name  ok\nb?[2J\n"
+        );
+    }
+
+    #[test]
+    fn what_would_not_be_seen_as_it_is_is_a_question_mark() {
+        assert_eq!(
+            printable("a\u{202e}b\u{200b}c\td\u{9b}e é 日"),
+            "a?b?c?d?e é 日"
         );
     }
 }

@@ -1,0 +1,65 @@
+//! `mainstay top`
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::{Format, Global};
+use crate::failure::{Failure, Outcome};
+use crate::top;
+
+/// Watch nodes live: processors, memory, disks, network, processes, services, logs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay top                            the node of the current context\n  \
+    mainstay top -n node1,node2,node3       a line a node; Enter opens one\n  \
+    mainstay top --once                     one snapshot, also into a pipe\n  \
+    mainstay top --once -o json | jq '.[].cpu.total.busy_percent'\n\n\
+    Keys: ? shows them all, q quits")]
+pub struct Top {
+    /// How often to ask
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+
+    /// Print one snapshot and end
+    #[arg(long)]
+    once: bool,
+}
+
+impl Top {
+    pub async fn run(self, global: &Global) -> Outcome {
+        if self.once {
+            return top::once(global, self.interval).await;
+        }
+        if global.output != Format::Table {
+            return Err(Failure::usage(
+                "a live view is for people; --once -o json prints one snapshot",
+            ));
+        }
+        if !std::io::stdout().is_terminal() {
+            return Err(Failure::usage(
+                "standard output is not a terminal; mainstay top --once prints one snapshot, \
+                 mainstay ps -o json the processes",
+            ));
+        }
+        if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+            return Err(Failure::usage(
+                "this terminal (TERM=dumb) cannot be drawn on; mainstay top --once prints one \
+                 snapshot",
+            ));
+        }
+        top::live(global, self.interval).await
+    }
+}
+
+/// Neither a flood of questions nor a view that never changes.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let bounds = Duration::from_millis(100)..=Duration::from_secs(3600);
+    if bounds.contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("between 100ms and 1h".to_owned())
+    }
+}

@@ -1,0 +1,104 @@
+//! One question to one node.
+
+use std::time::Duration;
+
+use mainstay_api::common::Metadata;
+use mainstay_api::{machine, os};
+use tonic::{Response, Status};
+
+use crate::failure::{Exit, Failure};
+
+/// What became of a question that got no answer.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The connection is gone, and with it every other question.
+    Link(Failure),
+    /// The node, or what forwards to it, did not answer this one.
+    Node(Failure),
+}
+
+impl Trouble {
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Link(failure) | Self::Node(failure) => failure,
+        }
+    }
+}
+
+impl From<Status> for Trouble {
+    fn from(status: Status) -> Self {
+        // A status that a peer sent has no source; one made here because nothing came has.
+        if std::error::Error::source(&status).is_some() {
+            Self::Link(status.into())
+        } else {
+            Self::Node(status.into())
+        }
+    }
+}
+
+/// A reply with one message for each node asked.
+pub trait Reply {
+    type Message;
+
+    /// The message of the only node asked, with what came of the way there.
+    fn only(self) -> Option<(Option<Metadata>, Self::Message)>;
+}
+
+macro_rules! replies {
+    ($($reply:path => $message:path),+ $(,)?) => {$(
+        impl Reply for $reply {
+            type Message = $message;
+
+            fn only(self) -> Option<(Option<Metadata>, $message)> {
+                let mut message = self.messages.into_iter().next()?;
+                Some((message.metadata.take(), message))
+            }
+        }
+    )+};
+}
+
+replies! {
+    machine::CpuInfoResponse => machine::CpUsInfo,
+    machine::DiskStatsResponse => machine::DiskStats,
+    machine::HostnameResponse => machine::Hostname,
+    machine::LoadAvgResponse => machine::LoadAvg,
+    machine::LogsContainersResponse => machine::LogsContainer,
+    machine::MountsResponse => machine::Mounts,
+    machine::NetworkDeviceStatsResponse => machine::NetworkDeviceStats,
+    machine::ServiceListResponse => machine::ServiceList,
+    machine::SystemStatResponse => machine::SystemStat,
+    machine::VersionResponse => machine::Version,
+    os::MemoryResponse => os::Memory,
+    os::ProcessesResponse => os::Process,
+}
+
+/// The answer to `call`, which is given up after a while.
+pub async fn ask<R: Reply>(
+    patience: Duration,
+    call: impl Future<Output = Result<Response<R>, Status>>,
+) -> Result<R::Message, Trouble> {
+    let reply = match tokio::time::timeout(patience, call).await {
+        Ok(reply) => reply?.into_inner(),
+        Err(_) => return Err(Trouble::Node(no_answer(patience))),
+    };
+    match reply.only() {
+        Some((Some(Metadata { error, .. }), _)) if !error.is_empty() => {
+            Err(Trouble::Node(Failure::new(Exit::Unreachable, error)))
+        }
+        Some((_, message)) => Ok(message),
+        None => Err(Trouble::Node(Failure::new(
+            Exit::Failed,
+            "the node answered without a message",
+        ))),
+    }
+}
+
+fn no_answer(patience: Duration) -> Failure {
+    Failure::new(
+        Exit::Timeout,
+        format!(
+            "no answer within {}; --timeout TIME waits longer",
+            humantime::format_duration(patience)
+        ),
+    )
+}

@@ -1,0 +1,105 @@
+//! The processes, with the share of a processor each had lately.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use mainstay_api::os::{self, ProcessInfo};
+
+use crate::top::rates::seconds_per_second;
+
+#[derive(Debug)]
+pub struct Process {
+    pub info: ProcessInfo,
+    /// In percent of one processor; nothing until it was seen twice.
+    pub cpu: Option<f64>,
+}
+
+impl Process {
+    /// What it was started as; the kernel's own are named in brackets.
+    pub fn shown_as(&self) -> String {
+        if self.info.args.is_empty() {
+            format!("[{}]", self.info.command)
+        } else {
+            self.info.args.clone()
+        }
+    }
+
+    /// Whether its name or its arguments hold `text`, which is in lower case.
+    pub fn matches(&self, text: &str) -> bool {
+        self.info.command.to_lowercase().contains(text)
+            || self.info.args.to_lowercase().contains(text)
+    }
+}
+
+#[derive(Debug)]
+pub struct Processes {
+    pub list: Vec<Process>,
+    at: Duration,
+}
+
+impl Processes {
+    pub fn figure(earlier: Option<&Self>, at: Duration, message: os::Process) -> Self {
+        let elapsed = earlier.map(|before| at.saturating_sub(before.at));
+        let before: HashMap<i32, &ProcessInfo> = earlier
+            .iter()
+            .flat_map(|before| &before.list)
+            .map(|process| (process.info.pid, &process.info))
+            .collect();
+        let share = |info: &ProcessInfo| {
+            // A number is used again after a while; a new process often has another name.
+            let before = before
+                .get(&info.pid)
+                .filter(|before| before.command == info.command)?;
+            Some(100.0 * seconds_per_second(before.cpu_time, info.cpu_time, elapsed?)?)
+        };
+        let list = message
+            .processes
+            .into_iter()
+            .map(|info| Process {
+                cpu: share(&info),
+                info,
+            })
+            .collect();
+        Self { list, at }
+    }
+
+    /// How many run right now.
+    pub fn running(&self) -> usize {
+        let runs = |process: &&Process| process.info.state == "R";
+        self.list.iter().filter(runs).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_needs_the_same_process_seen_twice() {
+        let process = |pid, command: &str, cpu_time| ProcessInfo {
+            pid,
+            command: command.to_owned(),
+            cpu_time,
+            ..ProcessInfo::default()
+        };
+        let message = |processes| os::Process {
+            metadata: None,
+            processes,
+        };
+        let second = Duration::from_secs(1);
+        let first = vec![process(1, "init", 5.0), process(7, "web", 9.0)];
+        let first = Processes::figure(None, second, message(first));
+        assert!(first.list.iter().all(|process| process.cpu.is_none()));
+        let next = vec![
+            process(1, "init", 6.0),
+            process(7, "other", 9.5),
+            process(8, "web", 0.1),
+        ];
+        let next = Processes::figure(Some(&first), 3 * second, message(next));
+        let shares: Vec<_> = next.list.iter().map(|process| process.cpu).collect();
+        assert_eq!(shares, [Some(50.0), None, None]);
+        let anew = vec![process(1, "init", 0.5)];
+        let anew = Processes::figure(Some(&next), 4 * second, message(anew));
+        assert_eq!(anew.list[0].cpu, None, "the machine started anew");
+    }
+}

@@ -1,0 +1,315 @@
+//! What stands on the screen, as pictures, and that nothing ever breaks it.
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+
+use super::{Moment, Theme, draw};
+use crate::top::app::App;
+use crate::top::follow::LogNews;
+use crate::top::keys::Action;
+use crate::top::model::Round;
+use crate::top::sample;
+use crate::top::screen::Sort;
+
+fn app(names: &[&str], width: u16, height: u16, cores: u32) -> App {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let count = names.len();
+    let mut app = App::new(names, width, height);
+    for second in 10..30 {
+        for node in 0..count {
+            app.take_in(node, sample::round(second, cores));
+        }
+    }
+    app
+}
+
+fn drawn_with(app: &App, theme: Theme) -> Terminal<TestBackend> {
+    let backend = TestBackend::new(app.screen.width, app.screen.height);
+    let mut terminal = Terminal::new(backend).unwrap();
+    let moment = Moment {
+        at: Duration::from_secs(42),
+        unix_seconds: 1_000_000 + 3 * 86_400 + 4 * 3600,
+        clock: "23:32:14".to_owned(),
+    };
+    terminal
+        .draw(|frame| draw(frame, app, theme, &moment))
+        .unwrap();
+    terminal
+}
+
+fn drawn(app: &App) -> String {
+    drawn_with(app, Theme::new(true, false))
+        .backend()
+        .to_string()
+}
+
+fn log(app: &mut App, lines: u32) {
+    app.take_in_log(LogNews::Anew);
+    for line in 0..lines {
+        let text = format!("2026-11-15T21:21:45Z INFO line number {line}\n");
+        app.take_in_log(LogNews::Bytes(text.into()));
+    }
+}
+
+#[test]
+fn one_node_on_a_small_terminal() {
+    insta::assert_snapshot!(drawn(&app(&["10.0.0.5:50000"], 80, 24, 4)));
+}
+
+#[test]
+fn one_node_on_a_large_terminal() {
+    let mut app = app(&["10.0.0.5:50000"], 160, 50, 16);
+    log(&mut app, 300);
+    insta::assert_snapshot!(drawn(&app));
+}
+
+#[test]
+fn logs_on_a_small_terminal() {
+    let mut app = app(&["10.0.0.5:50000"], 80, 24, 4);
+    log(&mut app, 300);
+    app.apply(Action::ToggleLogs);
+    insta::assert_snapshot!(drawn(&app));
+}
+
+#[test]
+fn more_cores_than_there_is_room_for_are_a_sign_each() {
+    insta::assert_snapshot!(drawn(&app(&["big"], 80, 24, 128)));
+}
+
+#[test]
+fn all_nodes_on_a_small_terminal() {
+    let mut app = app(&["node1", "node2", "node3"], 80, 24, 4);
+    let why = "node 10.0.0.3:50000 cannot be reached: Connection refused (os error 111)";
+    app.lose(2, Duration::from_secs(30), why.to_owned());
+    insta::assert_snapshot!(drawn(&app));
+}
+
+#[test]
+fn all_nodes_on_a_large_terminal() {
+    let mut app = app(&["node1", "node2", "node3", "node4"], 160, 50, 4);
+    app.lose(2, Duration::from_secs(30), "gone".to_owned());
+    app.apply(Action::NextNode);
+    app.apply(Action::Sort(Sort::Name));
+    insta::assert_snapshot!(drawn(&app));
+}
+
+#[test]
+fn a_lost_node_shows_its_last_readings_dimmed() {
+    let mut app = app(&["node1"], 80, 24, 4);
+    app.lose(0, Duration::from_secs(30), "Connection refused".to_owned());
+    let terminal = drawn_with(&app, Theme::new(true, false));
+    let text = terminal.backend().to_string();
+    assert!(
+        text.contains("lost since 12 s: Connection refused"),
+        "{text}"
+    );
+    assert!(text.contains("/usr/bin/web"), "{text}");
+    let buffer = terminal.backend().buffer();
+    for y in 1..23 {
+        let cell = &buffer[(20, y)];
+        assert!(
+            cell.modifier.contains(ratatui::style::Modifier::DIM),
+            "row {y}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_told_is_said_plainly() {
+    let mut app = App::new(vec!["old".to_owned()], 160, 24);
+    app.take_in(
+        0,
+        Round {
+            services: Some(Err(
+                "machine.MachineService/ServiceList is not served".to_owned()
+            )),
+            processes: Some(Err("not authorized".to_owned())),
+            ..sample::round(1, 2)
+        },
+    );
+    insta::assert_snapshot!(drawn(&app));
+}
+
+#[test]
+fn help_lies_on_top() {
+    let mut app = app(&["node1"], 80, 24, 4);
+    app.apply(Action::Help);
+    insta::assert_snapshot!(drawn(&app));
+    app.apply(Action::Open);
+    assert!(!drawn(&app).contains("suspend"), "any key closes it");
+}
+
+#[test]
+fn a_filter_is_seen_while_it_is_typed() {
+    let mut app = app(&["node1"], 80, 24, 4);
+    app.apply(Action::EditFilter);
+    for c in "WEB".chars() {
+        app.apply(Action::Type(c));
+    }
+    let text = drawn(&app);
+    assert!(
+        text.contains("1 found") && text.contains("--port 8080"),
+        "{text}"
+    );
+    assert!(!text.contains("postgres"), "{text}");
+    app.apply(Action::Back);
+    assert!(drawn(&app).contains("postgres"));
+}
+
+#[test]
+fn text_from_elsewhere_moves_neither_the_cursor_nor_its_neighbours() {
+    let mut app = app(&["nod\x1b[31me\u{202e}"], 120, 50, 4);
+    app.take_in_log(LogNews::Bytes((&b"\x1b[2Jbad\x07\n"[..]).into()));
+    app.lose(0, Duration::from_secs(1), "\x1b]0;title\x07".to_owned());
+    let terminal = drawn_with(&app, Theme::new(true, false));
+    let hidden = |c: char| c.is_control() || c == '\u{202e}';
+    for cell in terminal.backend().buffer().content() {
+        assert!(!cell.symbol().contains(hidden), "{:?}", cell.symbol());
+    }
+    assert!(drawn(&app).contains("evil ?[2J?name"));
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    let mut app = app(&["a", "b"], 160, 50, 4);
+    let coloured = |app: &App, theme| {
+        let terminal = drawn_with(app, theme);
+        let cells = terminal.backend().buffer().content();
+        cells
+            .iter()
+            .any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
+    };
+    for _ in 0..2 {
+        assert!(coloured(&app, Theme::new(true, false)));
+        assert!(!coloured(&app, Theme::new(false, false)));
+        app.apply(Action::Open);
+    }
+}
+
+#[test]
+fn a_console_with_few_signs_gets_only_those_it_has() {
+    let mut app = app(&["a"], 160, 50, 4);
+    app.apply(Action::Help);
+    let text = drawn_with(&app, Theme::new(true, true))
+        .backend()
+        .to_string();
+    assert!(text.is_ascii(), "{text}");
+}
+
+mod anything {
+    //! No sequence of keys, sizes and readings breaks anything.
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::top::keys::Motion;
+    use crate::top::screen::Pane;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Act(Action),
+        Resize(u16, u16),
+        Round {
+            node: usize,
+            second: u32,
+            cores: u32,
+        },
+        Withheld(usize),
+        Lost(usize),
+        Log(Vec<u8>),
+        LogAnew,
+    }
+
+    fn action() -> impl Strategy<Value = Action> {
+        use Action::*;
+        let fixed = vec![
+            Redraw,
+            Help,
+            Open,
+            Back,
+            NextNode,
+            PreviousNode,
+            NextPane,
+            PreviousPane,
+            EditFilter,
+            Erase,
+            EraseAll,
+            EndFilter,
+            ToggleLogs,
+            NextLog,
+            PreviousLog,
+            Sort(super::Sort::Cpu),
+            Sort(super::Sort::Memory),
+            Sort(super::Sort::Pid),
+            Sort(super::Sort::Name),
+            Move(Motion::Up),
+            Move(Motion::Down),
+            Move(Motion::PageUp),
+            Move(Motion::PageDown),
+            Move(Motion::Home),
+            Move(Motion::End),
+        ];
+        prop_oneof![9 => prop::sample::select(fixed), 1 => any::<char>().prop_map(Type)]
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => action().prop_map(Step::Act),
+            2 => (0..220_u16, 0..70_u16).prop_map(|(width, height)| Step::Resize(width, height)),
+            1 => (0..8_u16, 0..8_u16).prop_map(|(width, height)| Step::Resize(width, height)),
+            3 => (0..4_usize, any::<u32>(), 0..300_u32)
+                .prop_map(|(node, second, cores)| Step::Round { node, second, cores }),
+            1 => (0..4_usize).prop_map(Step::Withheld),
+            1 => (0..4_usize).prop_map(Step::Lost),
+            2 => prop::collection::vec(any::<u8>(), 0..400).prop_map(Step::Log),
+            1 => Just(Step::LogAnew),
+        ]
+    }
+
+    fn take(app: &mut App, step: Step) {
+        match step {
+            Step::Act(action) => {
+                app.apply(action);
+            }
+            Step::Resize(width, height) => app.resize(width, height),
+            Step::Round {
+                node,
+                second,
+                cores,
+            } => app.take_in(node, sample::round(second, cores)),
+            Step::Withheld(node) => app.take_in(
+                node,
+                Round {
+                    system: Some(Err("no".to_owned())),
+                    processes: Some(Err("no".to_owned())),
+                    ..Round::default()
+                },
+            ),
+            Step::Lost(node) => app.lose(node, Duration::from_secs(7), "why".to_owned()),
+            Step::Log(bytes) => app.take_in_log(LogNews::Bytes(bytes.into())),
+            Step::LogAnew => app.take_in_log(LogNews::Anew),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_panics(
+            nodes in 1..4_usize,
+            steps in prop::collection::vec(step(), 1..25),
+        ) {
+            let names = (0..nodes).map(|node| format!("node{node}")).collect();
+            let mut app = App::new(names, 80, 24);
+            for step in steps {
+                take(&mut app, step);
+                drawn_with(&app, Theme::new(true, false));
+                prop_assert!(app.screen.node < nodes);
+                prop_assert!(app.screen.focus != Pane::Logs || app.open_node().is_none() || app.screen.shows_logs());
+            }
+        }
+    }
+}
