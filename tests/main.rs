@@ -27,4 +27,5 @@ mod pods;
 mod processes;
 mod readings;
 mod reflection;
+mod top;
 mod version;

@@ -5,11 +5,13 @@ mod cli;
 mod client;
 mod mounts;
 mod node;
+mod terminal;
 
 pub use cli::Cli;
 pub use client::{Credentials, connect_over, connect_tls, connect_unix};
 pub use mounts::PrivateMounts;
 pub use node::{TestNode, binary, target_dir, wait_with_patience};
+pub use terminal::OnTerminal;
 
 use std::time::Duration;
 

@@ -80,7 +80,7 @@ impl Live {
                         Wish::Nothing => {}
                         Wish::Quit => return Ok(()),
                         Wish::Suspend => self.terminal.suspend()?,
-                        Wish::Redraw => self.terminal.forget()?,
+                        Wish::Redraw => self.terminal.forget(),
                     },
                 },
                 () = tokio::time::sleep_until(frame_due), if to_draw => {
@@ -106,7 +106,8 @@ impl Live {
             },
             Event::Resize(width, height) => {
                 self.app.resize(*width, *height);
-                Wish::Nothing
+                // Terminals cut what they show, also when they grow back at once.
+                Wish::Redraw
             }
             _ => Wish::Nothing,
         }

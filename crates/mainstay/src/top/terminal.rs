@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
-use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
+use ratatui::crossterm::{execute, queue};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc;
 
@@ -18,28 +19,33 @@ use super::view::{Moment, Theme, draw};
 #[derive(Debug)]
 pub struct Terminal {
     inner: DefaultTerminal,
+    /// What stands on it is not what was drawn last.
+    stale: bool,
 }
 
 impl Terminal {
     /// Takes the terminal. A panic gives it back before it says anything.
     pub fn take() -> io::Result<Self> {
         let inner = ratatui::try_init()?;
-        Ok(Self { inner })
+        let stale = false;
+        Ok(Self { inner, stale })
     }
 
-    /// Draws what has changed, in one write.
+    /// Draws what has changed; terminals that can show it all at once.
     pub fn draw(&mut self, app: &mut App, theme: Theme, moment: &Moment) -> io::Result<()> {
-        self.inner.autoresize()?;
         let size = self.inner.size()?;
         app.resize(size.width, size.height);
-        self.inner
-            .draw(|frame| draw(frame, app, theme, moment))
-            .map(|_| ())
+        queue!(io::stdout(), BeginSynchronizedUpdate)?;
+        if std::mem::take(&mut self.stale) {
+            self.inner.resize(size.into())?;
+        }
+        self.inner.draw(|frame| draw(frame, app, theme, moment))?;
+        execute!(io::stdout(), EndSynchronizedUpdate)
     }
 
     /// Makes the next drawing a complete one.
-    pub fn forget(&mut self) -> io::Result<()> {
-        self.inner.clear()
+    pub fn forget(&mut self) {
+        self.stale = true;
     }
 
     /// Stops this process as Ctrl-Z does; returns when it goes on.
@@ -54,8 +60,8 @@ impl Terminal {
     /// Takes the terminal again after somebody else had it.
     pub fn retake(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen)?;
-        self.forget()
+        self.forget();
+        execute!(io::stdout(), EnterAlternateScreen)
     }
 }
 

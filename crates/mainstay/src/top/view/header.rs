@@ -66,6 +66,9 @@ impl View<'_> {
         match &node.standing {
             Standing::Lost { since, why } => {
                 let ago = span(self.moment.at.saturating_sub(*since));
+                // Which node it is stands beside it.
+                let known = format!("node {} cannot be reached: ", node.name);
+                let why = why.strip_prefix(&known).unwrap_or(why);
                 format!("lost since {ago}: {}", printable(why))
             }
             Standing::Asked | Standing::Live => String::new(),

@@ -1,0 +1,277 @@
+//! `mainstay top`: on a real terminal, and as a snapshot into a pipe.
+
+use std::io::Read;
+use std::process::Command;
+
+use mainstay_identity::ClientConfig;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::harness::{OnTerminal, TestNode, binary, wait_with_patience};
+
+/// The command as root has it, on a terminal that knows colours.
+fn top(node: &TestNode, args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .arg("top")
+        .args(args)
+        .env_clear()
+        .env("HOME", node.scratch())
+        .env("MAINSTAY_STATE", node.state())
+        .env("TERM", "xterm-256color")
+        .env("TZ", "UTC")
+        .current_dir(node.scratch());
+    command
+}
+
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    name.trim().to_owned()
+}
+
+#[test]
+fn a_node_is_seen_live_and_keys_work() {
+    let node = TestNode::start();
+    let mut top = OnTerminal::run(&top(&node, &["--interval", "200ms"]), 100, 30);
+    top.wait_for(&hostname());
+    top.wait_for(&node.listen().to_string());
+    // The node under test is a process of the node under test.
+    top.press("/mainstay serve");
+    top.wait_for("found");
+    top.press("\r");
+    let pid = node.pid().to_string();
+    top.press("p");
+    top.wait_until("the node's own process", |screen| {
+        let mut rows = screen.rows(0, 100);
+        rows.any(|row| row.split_whitespace().next() == Some(&pid))
+    });
+    top.press("\x1b");
+    top.wait_without("found");
+    // Rates come with the second round.
+    top.wait_until("a share of the processors", |screen| {
+        let rows: Vec<String> = screen.rows(0, 100).collect();
+        rows[1].starts_with("cpu") && rows[1].contains('%')
+    });
+    top.press("\t");
+    top.wait_for("this node does not list its services");
+    top.press("l");
+    top.wait_for("logs");
+    // The node's own log tells of this very program.
+    top.press("]");
+    top.wait_for("/machine.MachineService/");
+    top.press("l");
+    top.wait_without("[ ] another");
+    top.press("?");
+    top.wait_for("any key closes it");
+    top.press("x?");
+    top.press("q");
+    assert!(top.ended().success());
+}
+
+#[test]
+fn a_node_that_goes_away_is_lost_and_comes_back_by_itself() {
+    let mut node = TestNode::start();
+    let listen = node.listen().to_string();
+    let mut top = OnTerminal::run(&top(&node, &["--interval", "200ms"]), 120, 30);
+    top.wait_for("processes");
+    top.wait_for("load");
+    node.kill();
+    top.wait_for("lost since");
+    top.wait_for("Connection refused");
+    assert!(top.text().contains("COMMAND"), "the last readings stay");
+    let node = node.into_builder().arg("--listen").arg(&listen).start();
+    top.wait_without("lost since");
+    top.wait_for("load");
+    drop(node);
+    top.wait_for("lost since");
+    top.press("q");
+    assert!(top.ended().success());
+}
+
+#[test]
+fn the_terminal_may_change_its_size() {
+    let node = TestNode::start();
+    let mut top = OnTerminal::run(&top(&node, &[]), 80, 24);
+    top.wait_for("q quit");
+    for (width, height) in [(160, 50), (10, 3), (1, 1), (80, 24)] {
+        top.resize(width, height);
+    }
+    top.wait_until("a line at the bottom again", |screen| {
+        screen
+            .rows(0, 80)
+            .last()
+            .is_some_and(|row| row.contains("q quit"))
+    });
+    top.press("q");
+    assert!(top.ended().success());
+}
+
+#[test]
+fn the_terminal_is_given_back_whatever_ends_it() {
+    let node = TestNode::start();
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let mut top = OnTerminal::run(&top(&node, &[]), 80, 24);
+        top.wait_for("q quit");
+        kill_process(
+            Pid::from_raw(top.pid().try_into().unwrap()).unwrap(),
+            signal,
+        )
+        .unwrap();
+        assert!(top.ended().success(), "{signal:?}");
+    }
+    let mut top = OnTerminal::run(&top(&node, &[]), 80, 24);
+    top.wait_for("q quit");
+    top.press("\x03");
+    assert!(top.ended().success(), "Ctrl-C");
+}
+
+#[test]
+fn it_can_be_suspended_and_brought_back() {
+    let node = TestNode::start();
+    let plain = top(&node, &[]);
+    let mut shell = Command::new("sh");
+    shell
+        .arg("-mc")
+        .arg("\"$0\" top; echo stopped=$?; read line; fg; echo ended=$?")
+        .arg(binary())
+        .env_clear()
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .current_dir(node.scratch());
+    let mut shell = OnTerminal::run(&shell, 80, 24);
+    shell.wait_for("q quit");
+    shell.press("\x1a");
+    shell.wait_for("stopped=");
+    shell.wait_until("the ordinary screen", |screen| {
+        !screen.alternate_screen() && !screen.hide_cursor()
+    });
+    shell.press("\n");
+    shell.wait_until("the view again", |screen| {
+        screen.alternate_screen() && screen.contents().contains("q quit")
+    });
+    shell.press("q");
+    shell.wait_for("ended=0");
+    assert!(shell.ended().success());
+}
+
+#[test]
+fn without_anybody_to_bring_it_back_it_is_not_suspended() {
+    let node = TestNode::start();
+    let mut top = OnTerminal::run(&top(&node, &[]), 80, 24);
+    top.wait_for("q quit");
+    top.press("\x1a");
+    top.press("?");
+    top.wait_for("any key closes it");
+    top.press("q");
+    assert!(top.ended().success());
+}
+
+#[test]
+fn no_color_means_none() {
+    let node = TestNode::start();
+    for (colours, no_color) in [(true, ""), (false, "1")] {
+        let mut command = top(&node, &["--interval", "200ms"]);
+        command.env("NO_COLOR", no_color);
+        let mut top = OnTerminal::run(&command, 80, 24);
+        top.wait_for("q quit");
+        assert_eq!(top.has_colours(), colours, "NO_COLOR={no_color:?}");
+        top.press("q");
+        assert!(top.ended().success());
+    }
+}
+
+#[test]
+fn a_snapshot_goes_into_a_pipe() {
+    let node = TestNode::start();
+    let text = node
+        .cli()
+        .run(["top", "--once", "--interval", "200ms"])
+        .ok();
+    for expected in [
+        &*hostname(),
+        "MOUNTED ON",
+        "NETWORK",
+        "COMMAND",
+        "mainstay serve",
+    ] {
+        assert!(text.contains(expected), "{expected} is missing:\n{text}");
+    }
+    assert!(!text.contains('\x1b'), "{text}");
+
+    let json = node
+        .cli()
+        .run(["top", "--once", "--interval", "200ms", "-o", "json"])
+        .json();
+    let entry = &json[0];
+    assert_eq!(entry["state"], "live");
+    assert_eq!(entry["hostname"], hostname());
+    let busy = entry["cpu"]["total"]["busy_percent"].as_f64().unwrap();
+    assert!((0.0..=100.0).contains(&busy));
+    assert!(entry["memory"]["total_bytes"].as_u64().unwrap() > 0);
+    let processes = entry["processes"].as_array().unwrap();
+    let own = processes
+        .iter()
+        .find(|process| process["pid"] == node.pid())
+        .unwrap();
+    assert!(own["cpu_percent"].as_f64().unwrap() >= 0.0);
+    assert!(entry["withheld"]["services"].is_string(), "{entry}");
+}
+
+#[test]
+fn bad_usage_and_nodes_that_are_not_there_end_it_at_once() {
+    let mut node = TestNode::start();
+    let said = node.cli().run(["top"]).failed(2);
+    assert!(
+        said.contains("--once") && said.contains("mainstay ps -o json"),
+        "{said}"
+    );
+    let said = node.cli().run(["top", "-o", "json"]).failed(2);
+    assert!(said.contains("--once"), "{said}");
+    for interval in ["0s", "1ms", "2h", "soon", "-1s"] {
+        node.cli()
+            .run(["top", "--once", "--interval", interval])
+            .failed(2);
+    }
+    let mut command = top(&node, &[]);
+    command.env("TERM", "dumb");
+    let mut dumb = OnTerminal::run(&command, 80, 24);
+    dumb.wait_for("--once");
+    assert_eq!(dumb.ended().code(), Some(2));
+
+    assert!(node.stop().success());
+    let said = node.cli().run(["top", "--once"]).failed(3);
+    assert!(said.contains("is mainstay serving there?"), "{said}");
+    let mut gone = OnTerminal::run(&top(&node, &[]), 80, 24);
+    gone.wait_for("is mainstay serving there?");
+    assert_eq!(gone.ended().code(), Some(3));
+}
+
+#[test]
+fn who_may_not_look_is_told_so() {
+    let node = TestNode::start();
+    let path = node.state().join("client.yaml");
+    let mut config = ClientConfig::load(&path).unwrap();
+    let (cert, key) = node.credentials("nobody", &[]).identity.unwrap();
+    let context = config.contexts.values_mut().next().unwrap();
+    (context.crt, context.key) = (Some(cert), Some(key));
+    config.save(&path).unwrap();
+    let said = node.cli().run(["top", "--once"]).failed(5);
+    assert!(said.contains("not authorized"), "{said}");
+    let mut refused = OnTerminal::run(&top(&node, &[]), 80, 24);
+    refused.wait_for("not authorized");
+    assert_eq!(refused.ended().code(), Some(5));
+}
+
+#[test]
+fn a_reader_of_a_snapshot_may_go_away() {
+    let node = TestNode::start();
+    let mut child = node.cli().spawn(["top", "--once", "--interval", "200ms"]);
+    let mut stdout = child.stdout.take().unwrap();
+    let mut first = [0; 1];
+    stdout.read_exact(&mut first).unwrap();
+    drop(stdout);
+    assert!(wait_with_patience(&mut child).success());
+}
