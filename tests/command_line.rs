@@ -21,6 +21,7 @@ fn help_has_examples_and_exit_codes() {
         "health",
         "events",
         "logs",
+        "top",
         "config",
         "pki",
         "completion",

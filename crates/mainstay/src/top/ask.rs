@@ -102,3 +102,60 @@ fn no_answer(patience: Duration) -> Failure {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use mainstay_api::machine::{Hostname, HostnameResponse};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn reply(messages: Vec<Hostname>) -> Result<Response<HostnameResponse>, Status> {
+        Ok(Response::new(HostnameResponse { messages }))
+    }
+
+    fn hostname(forwarded_for: &str, error: &str) -> Hostname {
+        Hostname {
+            metadata: Some(Metadata {
+                hostname: forwarded_for.to_owned(),
+                error: error.to_owned(),
+            }),
+            hostname: "orchard".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_forwarded_is_an_answer() {
+        let answer = ask(PATIENCE, async { reply(vec![hostname("node1", "")]) }).await;
+        assert_eq!(answer.unwrap().hostname, "orchard");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_cannot_be_reached_is_not_the_connection() {
+        let gone = ask(PATIENCE, async { reply(vec![hostname("node1", "gone")]) }).await;
+        assert!(matches!(&gone, Err(Trouble::Node(failure)) if failure.message == "gone"));
+        let empty = ask(PATIENCE, async { reply(Vec::new()) }).await;
+        assert!(matches!(empty, Err(Trouble::Node(_))));
+        let refused = async { Err::<Response<HostnameResponse>, _>(Status::unavailable("later")) };
+        let refused = ask(PATIENCE, refused).await;
+        assert!(matches!(refused, Err(Trouble::Node(_))));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_never_came_back_is_the_connection() {
+        let lost = Status::from_error(Box::new(std::io::Error::other("the connection was lost")));
+        let lost = ask(PATIENCE, async {
+            Err::<Response<HostnameResponse>, _>(lost)
+        })
+        .await;
+        assert!(matches!(lost, Err(Trouble::Link(_))));
+    }
+
+    #[tokio::test]
+    async fn no_answer_is_waited_for_without_end() {
+        let never = std::future::pending::<Result<Response<HostnameResponse>, Status>>();
+        let late = ask(Duration::from_millis(1), never).await;
+        assert!(matches!(late, Err(Trouble::Node(failure)) if failure.exit == Exit::Timeout));
+    }
+}

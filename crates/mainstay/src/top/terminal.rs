@@ -57,8 +57,9 @@ impl Terminal {
         self.retake()
     }
 
-    /// Takes the terminal again after somebody else had it.
+    /// Takes the terminal again after somebody else had it, and may have set it up their way.
     pub fn retake(&mut self) -> io::Result<()> {
+        disable_raw_mode()?;
         enable_raw_mode()?;
         self.forget();
         execute!(io::stdout(), EnterAlternateScreen)

@@ -1,12 +1,16 @@
 //! The program's state: what is known of the nodes, what is looked at, and what each event does to
 //! both. Neither waits nor draws.
 
-use std::cmp::Ordering;
+mod order;
+
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use super::follow::LogNews;
 use super::keys::{Action, Mode, Motion};
-use super::model::{LogLines, Node, Process, Round};
+use super::model::{LogLines, Node, Round};
 use super::screen::{Page, Pane, Screen, Sort, moved};
 use super::view::layout::{OverviewPanes, Panes};
 
@@ -269,23 +273,16 @@ impl App {
         let text = self.screen.filter.to_lowercase();
         let passes = |index: &usize| text.is_empty() || list[*index].matches(&text);
         self.processes.extend((0..list.len()).filter(passes));
-        let by = compare(self.screen.sort);
+        let sort = self.screen.sort;
         self.processes
-            .sort_unstable_by(|a, b| by(&list[*a], &list[*b]));
+            .sort_unstable_by(|a, b| order::processes(sort, &list[*a], &list[*b]));
     }
 
     fn arrange_nodes(&mut self) {
         self.order = (0..self.nodes.len()).collect();
-        let nodes = &self.nodes;
-        let cpu = |node: &usize| Some(nodes[*node].cpu.known()?.total?.busy);
-        let memory = |node: &usize| nodes[*node].memory.known()?.percent();
-        let most_first = |a: Option<f64>, b: Option<f64>| descending(a, b);
-        match self.screen.node_sort {
-            Sort::Pid => {}
-            Sort::Name => self.order.sort_by_key(|node| &nodes[*node].name),
-            Sort::Cpu => self.order.sort_by(|a, b| most_first(cpu(a), cpu(b))),
-            Sort::Memory => self.order.sort_by(|a, b| most_first(memory(a), memory(b))),
-        }
+        let (sort, nodes) = (self.screen.node_sort, &self.nodes);
+        self.order
+            .sort_by(|a, b| order::nodes(sort, &nodes[*a], &nodes[*b]));
     }
 
     /// Keeps every list within its bounds, and the cursor in sight.
@@ -311,23 +308,5 @@ impl App {
             page,
             self.order.len(),
         );
-    }
-}
-
-fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
-    b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0))
-}
-
-/// Equals stay in one order, so that nothing jumps while nothing happens.
-fn compare(sort: Sort) -> impl Fn(&Process, &Process) -> Ordering {
-    move |a, b| {
-        let memory = || b.info.resident_memory.cmp(&a.info.resident_memory);
-        let order = match sort {
-            Sort::Cpu => descending(a.cpu, b.cpu).then_with(memory),
-            Sort::Memory => memory(),
-            Sort::Pid => Ordering::Equal,
-            Sort::Name => a.info.command.cmp(&b.info.command),
-        };
-        order.then_with(|| a.info.pid.cmp(&b.info.pid))
     }
 }
