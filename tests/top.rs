@@ -235,6 +235,8 @@ fn bad_usage_and_nodes_that_are_not_there_end_it_at_once() {
             .run(["top", "--once", "--interval", interval])
             .failed(2);
     }
+    let said = node.cli().run(["top", "--once", "-n", "a\nb"]).failed(2);
+    assert!(said.contains("is not a node"), "{said}");
     let mut command = top(&node, &[]);
     command.env("TERM", "dumb");
     let mut dumb = OnTerminal::run(&command, 80, 24);

@@ -42,15 +42,19 @@ impl Client {
         let (name, context) = locate::context(global)?;
         let endpoints = endpoints(global, &context)?;
         check_certificate(&name, &context, &tell)?;
+        let nodes = match global.nodes.as_slice() {
+            [] => context.nodes.clone(),
+            named => named.to_vec(),
+        };
+        if let Some(node) = nodes.iter().find(|node| !is_sendable(node)) {
+            return Err(Failure::usage(format!(
+                "{node:?} is not a node; write HOST, ADDRESS or HOST:PORT"
+            )));
+        }
         let mut last = None;
         for endpoint in &endpoints {
             match Self::connect_to(endpoint, &context, global).await {
                 Ok(channel) => {
-                    let nodes = if global.nodes.is_empty() {
-                        context.nodes.clone()
-                    } else {
-                        global.nodes.clone()
-                    };
                     return Ok(Self {
                         channel,
                         endpoint: endpoint.to_string(),
@@ -150,6 +154,11 @@ impl Client {
             _ => self.endpoint.clone(),
         }
     }
+}
+
+/// What cannot be sent as the name of a node would be answered by the endpoint instead.
+fn is_sendable(node: &str) -> bool {
+    node.parse::<tonic::metadata::AsciiMetadataValue>().is_ok()
 }
 
 fn endpoints(global: &Global, context: &Context) -> Outcome<Vec<Endpoint>> {

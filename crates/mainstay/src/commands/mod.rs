@@ -30,7 +30,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Health(health) => talk(health.run(&global)),
         Command::Events(events) => talk(events.run(&global)),
         Command::Logs(logs) => talk(logs.run(&global)),
-        Command::Top(top) => talk(top.run(&global)),
+        Command::Top(top) => watch(top.run(&global)),
         Command::Ps(ps) => talk(ps.run(&global)),
         Command::Free(free) => talk(free.run(&global)),
         Command::Df(df) => talk(df.run(&global)),
@@ -48,6 +48,15 @@ pub fn run(cli: Cli) -> Outcome {
 /// Runs what talks to a node. One thread is enough for a client.
 fn talk(work: impl Future<Output = Outcome>) -> Outcome {
     tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
+}
+
+/// The same for a view that stays quick while long answers are taken apart beside it.
+fn watch(work: impl Future<Output = Outcome>) -> Outcome {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()?
         .block_on(work)

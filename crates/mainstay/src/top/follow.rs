@@ -42,7 +42,7 @@ impl Follower {
                     None => return,
                     Some(trouble) => {
                         if let Trouble::Link(failure) = &trouble {
-                            self.link.lost(&connection, failure).await;
+                            self.link.lost(&connection, failure);
                         }
                         let why = trouble.failure().message;
                         if !self.tell(LogNews::Trouble(why)).await {

@@ -42,7 +42,8 @@ struct Loss {
 #[derive(Debug, Clone)]
 pub struct Link {
     state: watch::Receiver<State>,
-    losses: mpsc::Sender<Loss>,
+    /// Holds at most one for each who asks and each connection.
+    losses: mpsc::UnboundedSender<Loss>,
 }
 
 impl Link {
@@ -54,7 +55,7 @@ impl Link {
             generation: 0,
         };
         let (states, state) = watch::channel(State::Up(first));
-        let (losses, reported) = mpsc::channel(64);
+        let (losses, reported) = mpsc::unbounded_channel();
         tokio::spawn(mend(global, states, reported));
         Self { state, losses }
     }
@@ -70,17 +71,21 @@ impl Link {
     }
 
     /// Tells that a connection does not work any more.
-    pub async fn lost(&self, connection: &Connection, failure: &Failure) {
+    pub fn lost(&self, connection: &Connection, failure: &Failure) {
         let loss = Loss {
             generation: connection.generation,
             exit: failure.exit,
             why: failure.message.clone(),
         };
-        let _ = self.losses.send(loss).await;
+        let _ = self.losses.send(loss);
     }
 }
 
-async fn mend(global: Global, states: watch::Sender<State>, mut reported: mpsc::Receiver<Loss>) {
+async fn mend(
+    global: Global,
+    states: watch::Sender<State>,
+    mut reported: mpsc::UnboundedReceiver<Loss>,
+) {
     let mut generation = 0;
     while let Some(loss) = reported.recv().await {
         // Everybody reports the same loss, some of them late.

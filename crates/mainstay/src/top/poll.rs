@@ -79,6 +79,7 @@ impl Poller {
                     }
                     // Somebody looks: ask for everything, now.
                     count = 0;
+                    ticks.reset();
                 }
             }
             let (news, link_is_up) = match self.link.state() {
@@ -89,7 +90,7 @@ impl Poller {
                     }
                     Err(trouble) => {
                         count = 0;
-                        let link_is_up = self.tell_link(&connection, &trouble).await;
+                        let link_is_up = self.tell_link(&connection, &trouble);
                         (self.lost(trouble.failure()), link_is_up)
                     }
                 },
@@ -114,7 +115,7 @@ impl Poller {
     }
 
     /// Whether the connection outlives the trouble.
-    async fn tell_link(&self, connection: &Connection, trouble: &Trouble) -> bool {
+    fn tell_link(&self, connection: &Connection, trouble: &Trouble) -> bool {
         let failure = match trouble {
             Trouble::Link(failure) => failure,
             // Nobody stands between us and the endpoint itself: if it hangs, the connection does.
@@ -123,7 +124,7 @@ impl Poller {
             }
             Trouble::Node(_) => return true,
         };
-        self.link.lost(connection, failure).await;
+        self.link.lost(connection, failure);
         false
     }
 

@@ -34,6 +34,8 @@ impl Process {
 #[derive(Debug)]
 pub struct Processes {
     pub list: Vec<Process>,
+    /// How many run right now.
+    pub running: usize,
     at: Duration,
 }
 
@@ -59,14 +61,10 @@ impl Processes {
                 cpu: share(&info),
                 info,
             })
-            .collect();
-        Self { list, at }
-    }
-
-    /// How many run right now.
-    pub fn running(&self) -> usize {
+            .collect::<Vec<Process>>();
         let runs = |process: &&Process| process.info.state == "R";
-        self.list.iter().filter(runs).count()
+        let running = list.iter().filter(runs).count();
+        Self { list, running, at }
     }
 }
 

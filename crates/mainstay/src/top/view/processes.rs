@@ -87,7 +87,7 @@ impl View<'_> {
         let shown = &self.app.processes;
         let mut details = Vec::new();
         if let Some(processes) = node.processes.known() {
-            let running = processes.running();
+            let running = processes.running;
             details.push(self.strong(processes.list.len().to_string()));
             details.push(self.faint(format!("{running} running")));
         }
