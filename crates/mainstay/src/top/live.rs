@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::app::{App, Wish};
 use super::feed::Feed;
-use super::keys::action;
+use super::keys::{Action, action};
 use super::poll::{Gaze, News};
 use super::terminal::{Terminal, events};
 use super::view::{Moment, Theme};
@@ -61,6 +61,7 @@ impl Live {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hang_up = signal(SignalKind::hangup())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut resized = signal(SignalKind::window_change())?;
         let mut resume = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
         // The clock, and how long a node has been lost.
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
@@ -73,6 +74,8 @@ impl Live {
                 _ = terminate.recv() => return Ok(()),
                 _ = hang_up.recv() => return Ok(()),
                 _ = interrupt.recv() => return Ok(()),
+                // Terminals cut what they show, also when they grow back at once.
+                _ = resized.recv() => self.terminal.forget(),
                 _ = resume.recv() => self.terminal.retake()?,
                 event = events.recv() => match event {
                     None => return Ok(()),
@@ -99,17 +102,14 @@ impl Live {
     }
 
     fn take_event(&mut self, event: &Event) -> Wish {
-        match event {
-            Event::Key(key) => match action(*key, self.app.screen.mode) {
-                Some(action) => self.app.apply(action),
-                None => Wish::Nothing,
-            },
-            Event::Resize(width, height) => {
-                self.app.resize(*width, *height);
-                // Terminals cut what they show, also when they grow back at once.
-                Wish::Redraw
-            }
-            _ => Wish::Nothing,
+        let Event::Key(key) = event else {
+            return Wish::Nothing;
+        };
+        match action(*key, self.app.screen.mode) {
+            Some(action) => self.app.apply(action),
+            // Keys without a meaning close the help too.
+            None if self.app.screen.help => self.app.apply(Action::Help),
+            None => Wish::Nothing,
         }
     }
 

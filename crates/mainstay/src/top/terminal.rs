@@ -79,7 +79,7 @@ fn give_back() -> io::Result<()> {
     io::stdout().flush()
 }
 
-/// Keys and changes of size, as they come. Reading a terminal blocks, so a thread of its own does
+/// Keys, as they come. Reading a terminal blocks, so a thread of its own does
 /// it; it ends with the process.
 pub fn events() -> io::Result<mpsc::Receiver<Event>> {
     let (send, events) = mpsc::channel(64);
