@@ -32,13 +32,13 @@ pub async fn live(global: &Global, interval: Duration) -> Outcome {
     let mut app = App::new(feed.names.clone(), 0, 0);
     feed.first_answer(&mut app).await?;
     let terminal = Terminal::take().map_err(|error| no_terminal(&error))?;
-    let outcome = Live {
+    let live = Live {
         app,
         feed,
         terminal,
         theme: Theme::from_environment(),
     };
-    outcome.run().await.map_err(Failure::from)
+    live.run().await.map_err(Failure::from)
 }
 
 fn no_terminal(error: &std::io::Error) -> Failure {
@@ -90,6 +90,8 @@ impl Live {
                     self.terminal.draw(&mut self.app, self.theme, &now(self.feed.start))?;
                     frame_due = Instant::now() + FRAME;
                     to_draw = false;
+                    // With another size, something else may be seen.
+                    self.look();
                     continue;
                 }
                 _ = seconds.tick() => {}
