@@ -14,6 +14,7 @@ mod command_line;
 mod daemon;
 mod dmesg;
 mod events;
+mod fanout;
 mod files;
 mod grpcurl;
 mod harness;

@@ -150,7 +150,9 @@ impl TestNode {
 
     /// Waits until the node's own log holds `text`: lines of calls are written a moment later.
     pub fn wait_for_log(&self, text: &str) {
-        let mut follower = self.cli().spawn(["logs", "mainstay", "-f"]);
+        // By the socket: a node whose CA is kept elsewhere has no client configuration.
+        let socket = format!("unix:{}", self.socket().display());
+        let mut follower = self.cli().spawn(["logs", "mainstay", "-f", "-e", &socket]);
         let stdout = BufReader::new(follower.stdout.take().unwrap());
         let (send, found) = mpsc::channel();
         let text = text.to_owned();

@@ -162,13 +162,12 @@ impl Fanout {
         let outgoing = Outgoing::new(&parts.uri, &parts.headers, asker, &settings.own_name)?;
         let request = outgoing.to(&address, body, bound)?;
         let answer = self.pool.send(&address, request, settings.connect_timeout);
-        let answered = match bound {
+        match bound {
             None => answer.await,
             Some(bound) => tokio::time::timeout(bound, answer)
                 .await
                 .unwrap_or_else(|_| Err(no_answer(bound))),
-        };
-        answered.map_err(|status| about(&address, &status))
+        }
     }
 
     /// The answers of all these nodes as one.
@@ -293,13 +292,6 @@ impl OwnAddresses {
 /// Earlier than the caller's own bound, so that what the others answered still reaches it.
 fn before(bound: Duration) -> Duration {
     bound.saturating_sub((bound / 10).min(Duration::from_secs(1)))
-}
-
-fn about(address: &Address, status: &Status) -> Status {
-    Status::new(
-        status.code(),
-        format!("node {address}: {}", status.message()),
-    )
 }
 
 fn one_message(message: Bytes) -> Result<Body, Status> {

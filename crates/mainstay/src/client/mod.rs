@@ -2,29 +2,39 @@
 
 mod endpoint;
 mod locate;
+mod nodes;
 
 use std::sync::Arc;
 
 use hyper_util::rt::TokioIo;
 use mainstay_api::common::Metadata;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::tls::{self, certificate_warning};
 use mainstay_identity::{CertificateInfo, Context};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
-use tonic::Request;
 use tonic::transport::Channel;
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Outcome, chain, warn};
 use endpoint::Endpoint;
 pub use locate::{config_path, load, local_state, writable_config_path};
+pub use nodes::Answer;
+
+/// The service nearly every command talks to.
+pub type Machine = MachineServiceClient<Channel>;
+
+/// The largest message a node sends.
+const MOST_MESSAGE_BYTES: usize = 32 << 20;
 
 pub struct Client {
     channel: Channel,
     endpoint: String,
     nodes: Vec<String>,
+    timeout: std::time::Duration,
+    failures: nodes::Failures,
 }
 
 /// Anything bytes go through.
@@ -50,6 +60,8 @@ impl Client {
                         channel,
                         endpoint: endpoint.to_string(),
                         nodes,
+                        timeout: global.timeout,
+                        failures: nodes::Failures::default(),
                     });
                 }
                 Err(failure) => {
@@ -113,15 +125,29 @@ impl Client {
         self.channel.clone()
     }
 
-    /// A request with the nodes it is for.
-    pub fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        for node in &self.nodes {
-            if let Ok(value) = node.parse() {
-                request.metadata_mut().append("nodes", value);
-            }
+    pub fn machine(&self) -> Machine {
+        Machine::new(self.channel()).max_decoding_message_size(MOST_MESSAGE_BYTES)
+    }
+
+    pub fn nodes(&self) -> &[String] {
+        &self.nodes
+    }
+
+    /// Bounds the wait for an answer.
+    pub async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, tonic::Status>>,
+    ) -> Outcome<T> {
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Failure::new(
+                Exit::Timeout,
+                format!(
+                    "no answer within {}; --timeout TIME waits longer",
+                    humantime::format_duration(self.timeout)
+                ),
+            )),
         }
-        request
     }
 
     /// Who answered: the name a forwarding node gave, else the endpoint itself.

@@ -12,9 +12,8 @@ use flate2::read::GzDecoder;
 use futures_util::StreamExt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mainstay_api::machine::CopyRequest;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Outcome, warn};
 
@@ -38,11 +37,11 @@ pub struct Cp {
 impl Cp {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let mut service = MachineServiceClient::new(client.channel());
+        let mut machine = client.machine();
         let request = client.request(CopyRequest {
             root_path: self.source,
         });
-        let mut stream = within(global, service.copy(request)).await?.into_inner();
+        let mut stream = client.within(machine.copy(request)).await?.into_inner();
         let progress = progress();
         let mut sink = None;
         let mut left_out = false;

@@ -4,11 +4,10 @@ use std::io::{BufWriter, Write};
 
 use clap::Args;
 use futures_util::StreamExt;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{FileInfo, ListRequest};
 use serde_json::json;
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome, warn};
 use crate::output;
@@ -44,7 +43,7 @@ pub struct Ls {
 impl Ls {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let mut service = MachineServiceClient::new(client.channel());
+        let mut machine = client.machine();
         let request = ListRequest {
             root: self.path.clone(),
             recurse: self.recursive,
@@ -52,7 +51,8 @@ impl Ls {
             types: Vec::new(),
             report_xattrs: self.xattrs,
         };
-        let mut stream = within(global, service.list(client.request(request)))
+        let mut stream = client
+            .within(machine.list(client.request(request)))
             .await?
             .into_inner();
         let mut failed = 0_u64;
@@ -60,25 +60,36 @@ impl Ls {
         let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
         while let Some(info) = stream.next().await {
             let info = info?;
+            client.heed(info.metadata.as_ref());
+            if is_last_word(&info) {
+                continue;
+            }
+            let node = client.node_name(info.metadata.as_ref());
+            let before = if client.asks_many() {
+                format!("{node}: ")
+            } else {
+                String::new()
+            };
             if !info.error.is_empty() {
-                warn(&format!("{}: {}", info.name, info.error));
+                warn(&format!("{before}{}: {}", info.name, info.error));
                 failed += 1;
                 continue;
             }
             let text = match global.output {
                 // The directory itself is not one of its entries.
                 Format::Table if info.relative_name == "." => continue,
-                Format::Table if self.long => long(&info),
-                Format::Table => format!("{}\n", printable(&info.relative_name)),
+                Format::Table if self.long => format!("{before}{}", long(&info)),
+                Format::Table => format!("{before}{}\n", printable(&info.relative_name)),
                 format => {
                     let mut value = output::value("machine.FileInfo", &info);
-                    value["node"] = json!(client.node_name(info.metadata.as_ref()));
+                    value["node"] = json!(node);
                     output::stream_text(format, &value)?
                 }
             };
             out.write_all(text.as_bytes())?;
         }
         out.flush()?;
+        client.outcome()?;
         if failed > 0 {
             return Err(Failure::new(
                 Exit::Failed,
@@ -87,6 +98,13 @@ impl Ls {
         }
         Ok(())
     }
+}
+
+/// A node that failed says so in a message that is no entry.
+fn is_last_word(info: &FileInfo) -> bool {
+    info.metadata
+        .as_ref()
+        .is_some_and(|metadata| metadata.status.is_some())
 }
 
 /// `drwxr-xr-x     0     0      4096 2026-11-15 20:34:50 name -> target`

@@ -19,7 +19,7 @@ pub mod version;
 
 use crate::cli::{Cli, Command, Global};
 use crate::client::Client;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::Outcome;
 
 pub fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
@@ -53,21 +53,4 @@ fn talk(work: impl Future<Output = Outcome>) -> Outcome {
 
 async fn connect(global: &Global) -> Outcome<Client> {
     Client::connect(global).await
-}
-
-/// Bounds a call that answers once.
-async fn within<T>(
-    global: &Global,
-    call: impl Future<Output = Result<T, tonic::Status>>,
-) -> Outcome<T> {
-    match tokio::time::timeout(global.timeout, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::new(
-            Exit::Timeout,
-            format!(
-                "no answer within {}; --timeout TIME waits longer",
-                humantime::format_duration(global.timeout)
-            ),
-        )),
-    }
 }
