@@ -10,7 +10,7 @@ use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
 
-use crate::harness::{TestFleet, TestNode, dead_address, soon, to_nodes};
+use crate::harness::{PATIENCE, TestFleet, TestNetwork, TestNode, dead_address, soon, to_nodes};
 
 async fn machine(node: &TestNode) -> MachineServiceClient<Channel> {
     MachineServiceClient::new(node.connect().await)
@@ -529,4 +529,73 @@ fn the_command_line_shows_whose_each_line_is_and_who_failed() {
     );
     let said = cli(&fleet).run(["-n", "a b", "ps"]).failed(2);
     assert!(said.contains("does not name a node"), "{said}");
+}
+
+#[test]
+fn a_node_whose_link_is_cut_is_one_named_error_beside_the_answers_of_the_others() {
+    use std::time::{Duration, Instant};
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+    let network = TestNetwork::of_machines(3);
+    let mut config =
+        "[fleet]\nconnect_timeout = '2s'\nanswer_timeout = '60s'\n[peers]\n".to_owned();
+    for index in 0..3 {
+        let address = TestNetwork::address(index);
+        config += &format!("n{} = '{address}'\n", index + 1);
+    }
+    let on_machine = |index: usize| {
+        TestNode::builder()
+            .on(network.machine(index))
+            .arg("--listen")
+            .arg(format!("{}:50000", TestNetwork::address(index)))
+    };
+    let first = on_machine(0).config(&config).start();
+    let socket = format!("unix:{}", first.socket().display());
+    let _others: Vec<_> = [1, 2]
+        .into_iter()
+        .map(|index| {
+            let builder = on_machine(index);
+            let pki = builder.state().join("pki").display().to_string();
+            let (name, address) = (format!("n{}", index + 1), TestNetwork::address(index));
+            let args = [
+                "pki", "node", "--name", &name, "--san", &address, "--out", &pki,
+            ];
+            first.cli().run(args).ok();
+            builder.start()
+        })
+        .collect();
+    let ps = || {
+        let args = ["-n", "n1,n2,n3", "ps", "--timeout", "60s", "-e", &socket];
+        let began = Instant::now();
+        let output = first.cli().run(args);
+        let nodes: Vec<&str> = ["n1", "n2", "n3"]
+            .into_iter()
+            .filter(|node| output.stdout.contains(&format!("\n{node} ")))
+            .collect();
+        (output.code, nodes, output.stderr, began.elapsed())
+    };
+    let (code, nodes, said, _) = ps();
+    assert_eq!((code, nodes), (0, vec!["n1", "n2", "n3"]), "{said}");
+
+    // The connection that is there dies without a word, and then none can be made.
+    network.cut(2);
+    for why in ["lost", "no connection within 2s"] {
+        let (code, nodes, said, took) = ps();
+        assert_eq!((code, nodes), (8, vec!["n1", "n2"]), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("node n3: ") && said.contains(why), "{said}");
+        // Far below every other bound, with room for a busy machine.
+        assert!(took < CONNECT_TIMEOUT * 3, "{took:?}");
+    }
+
+    network.mend(2);
+    let began = Instant::now();
+    loop {
+        let (code, nodes, said, _) = ps();
+        if code == 0 {
+            assert_eq!(nodes, ["n1", "n2", "n3"]);
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said}");
+    }
 }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tonic::transport::Channel;
 
 use super::mounts::{MountsOf, PrivateMounts};
+use super::network::NetworkOf;
 use super::{Cli, Credentials, PATIENCE, connect_tls, connect_unix};
 
 /// Where everything is built, this test binary included.
@@ -45,6 +46,7 @@ pub struct TestNodeBuilder {
     args: Vec<String>,
     environment: Vec<(String, String)>,
     mounts: Option<MountsOf>,
+    network: Option<NetworkOf>,
 }
 
 impl TestNode {
@@ -63,6 +65,7 @@ impl TestNode {
             args: Vec::new(),
             environment: Vec::new(),
             mounts: None,
+            network: None,
         }
     }
 
@@ -209,6 +212,7 @@ impl TestNode {
             args: Vec::new(),
             environment: Vec::new(),
             mounts: self.mounts,
+            network: None,
         }
     }
 }
@@ -245,6 +249,12 @@ impl TestNodeBuilder {
         self
     }
 
+    /// Runs the node on this network.
+    pub fn on(mut self, network: NetworkOf) -> Self {
+        self.network = Some(network);
+        self
+    }
+
     pub fn state(&self) -> PathBuf {
         self.dir.path().join("state")
     }
@@ -258,9 +268,10 @@ impl TestNodeBuilder {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = match self.mounts {
-            Some(mounts) => mounts.command(&binary()),
-            None => Command::new(binary()),
+        let mut command = match (self.mounts, self.network) {
+            (Some(mounts), _) => mounts.command(&binary()),
+            (None, Some(network)) => network.command(&binary()),
+            (None, None) => Command::new(binary()),
         };
         command.arg("serve").arg("--state").arg(self.state());
         let config = self.dir.path().join("config.toml");
