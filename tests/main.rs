@@ -12,6 +12,7 @@
 mod authorizer;
 mod command_line;
 mod daemon;
+mod disk_usage;
 mod dmesg;
 mod events;
 mod files;
@@ -23,6 +24,7 @@ mod identity;
 mod logs;
 mod memory;
 mod mounts;
+mod netstat;
 mod pods;
 mod processes;
 mod readings;

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{connect, within};
 use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome, warn};
-use crate::output;
+use crate::output::{self, printable};
 
 /// List files of the node
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ impl Ls {
         while let Some(info) = stream.next().await {
             let info = info?;
             if !info.error.is_empty() {
-                warn(&format!("{}: {}", info.name, info.error));
+                warn(&format!("{}: {}", printable(&info.name), info.error));
                 failed += 1;
                 continue;
             }
@@ -107,13 +107,6 @@ fn long(info: &FileInfo) -> String {
         info.size,
         printable(&info.relative_name)
     )
-}
-
-/// File names are anybody's text.
-fn printable(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 /// The wire's mode bits as `ls` shows them.
