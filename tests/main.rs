@@ -11,6 +11,7 @@
 
 mod authorizer;
 mod command_line;
+mod copies;
 mod daemon;
 mod disk_usage;
 mod dmesg;

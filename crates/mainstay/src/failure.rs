@@ -18,6 +18,10 @@ pub enum Exit {
     NotFound = 6,
     NotServed = 7,
     Timeout = 9,
+    /// As a shell tells an end by SIGINT.
+    Interrupted = 130,
+    /// As a shell tells an end by SIGTERM.
+    Terminated = 143,
 }
 
 #[derive(Debug)]
