@@ -21,6 +21,8 @@ fn help_has_examples_and_exit_codes() {
         "health",
         "events",
         "logs",
+        "du",
+        "netstat",
         "config",
         "pki",
         "completion",

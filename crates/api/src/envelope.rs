@@ -68,6 +68,7 @@ enclosed! {
     machine::LoadAvg => machine::LoadAvgResponse,
     machine::LogsContainer => machine::LogsContainersResponse,
     machine::Mounts => machine::MountsResponse,
+    machine::Netstat => machine::NetstatResponse,
     machine::NetworkDeviceStats => machine::NetworkDeviceStatsResponse,
     machine::Reboot => machine::RebootResponse,
     machine::Recover => machine::RecoverResponse,

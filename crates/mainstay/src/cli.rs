@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    cat, completion, config, cp, df, dmesg, events, free, health, logs, ls, man, pki, ps, serve,
-    version,
+    cat, completion, config, cp, df, dmesg, du, events, free, health, logs, ls, man, netstat, pki,
+    ps, serve, version,
 };
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
@@ -91,6 +91,8 @@ pub enum Command {
     Ps(ps::Ps),
     Free(free::Free),
     Df(df::Df),
+    Du(du::Du),
+    Netstat(netstat::Netstat),
     Dmesg(dmesg::Dmesg),
     Ls(ls::Ls),
     Cat(cat::Cat),

@@ -20,6 +20,10 @@ pub enum Exit {
     /// Some nodes answered, others did not.
     Partial = 8,
     Timeout = 9,
+    /// As a shell tells an end by SIGINT.
+    Interrupted = 130,
+    /// As a shell tells an end by SIGTERM.
+    Terminated = 143,
 }
 
 impl Exit {

@@ -110,21 +110,30 @@ impl Client {
         });
     }
 
-    /// Tells what a streamed message has to say beside its content: that its node has failed, or
-    /// that something is missing.
-    pub fn heed(&self, metadata: Option<&Metadata>) {
+    /// Tells what a streamed message has to say beside its content: that its node has failed,
+    /// which makes it the node's last, or that something is missing. `true` if it was the last.
+    pub fn heed(&self, metadata: Option<&Metadata>) -> bool {
         let Some(metadata) = metadata.filter(|metadata| !metadata.error.is_empty()) else {
-            return;
+            return false;
         };
         if metadata.status.is_some() {
             self.has_failed(Some(metadata));
             if self.asks_many() {
                 self.failures.tell();
             }
-        } else if self.asks_many() {
-            warn(&format!("{}: {}", metadata.hostname, metadata.error));
         } else {
-            warn(&metadata.error);
+            let before = self.before_line(&metadata.hostname);
+            warn(&format!("{before}{}", metadata.error));
+        }
+        metadata.status.is_some()
+    }
+
+    /// What stands before a line, where it must be said whose it is.
+    pub fn before_line(&self, node: &str) -> String {
+        if self.asks_many() {
+            format!("{node}: ")
+        } else {
+            String::new()
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::connect;
 use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome, warn};
-use crate::output;
+use crate::output::{self, printable};
 
 /// List files of the node
 #[derive(Debug, Args)]
@@ -60,18 +60,17 @@ impl Ls {
         let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
         while let Some(info) = stream.next().await {
             let info = info?;
-            client.heed(info.metadata.as_ref());
-            if is_last_word(&info) {
+            if client.heed(info.metadata.as_ref()) {
                 continue;
             }
             let node = client.node_name(info.metadata.as_ref());
-            let before = if client.asks_many() {
-                format!("{node}: ")
-            } else {
-                String::new()
-            };
+            let before = client.before_line(&node);
             if !info.error.is_empty() {
-                warn(&format!("{before}{}: {}", info.name, info.error));
+                warn(&format!(
+                    "{before}{}: {}",
+                    printable(&info.name),
+                    info.error
+                ));
                 failed += 1;
                 continue;
             }
@@ -100,13 +99,6 @@ impl Ls {
     }
 }
 
-/// A node that failed says so in a message that is no entry.
-fn is_last_word(info: &FileInfo) -> bool {
-    info.metadata
-        .as_ref()
-        .is_some_and(|metadata| metadata.status.is_some())
-}
-
 /// `drwxr-xr-x     0     0      4096 2026-11-15 20:34:50 name -> target`
 fn long(info: &FileInfo) -> String {
     let time = jiff::Timestamp::from_second(info.modified)
@@ -125,13 +117,6 @@ fn long(info: &FileInfo) -> String {
         info.size,
         printable(&info.relative_name)
     )
-}
-
-/// File names are anybody's text.
-fn printable(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 /// The wire's mode bits as `ls` shows them.

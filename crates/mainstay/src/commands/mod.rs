@@ -6,12 +6,14 @@ pub mod config;
 pub mod cp;
 pub mod df;
 pub mod dmesg;
+pub mod du;
 pub mod events;
 pub mod free;
 pub mod health;
 pub mod logs;
 pub mod ls;
 pub mod man;
+pub mod netstat;
 pub mod pki;
 pub mod ps;
 pub mod serve;
@@ -32,6 +34,8 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Ps(ps) => talk(ps.run(&global)),
         Command::Free(free) => talk(free.run(&global)),
         Command::Df(df) => talk(df.run(&global)),
+        Command::Du(du) => talk(du.run(&global)),
+        Command::Netstat(netstat) => talk(netstat.run(&global)),
         Command::Dmesg(dmesg) => talk(dmesg.run(&global)),
         Command::Ls(ls) => talk(ls.run(&global)),
         Command::Cat(cat) => talk(cat.run(&global)),

@@ -18,8 +18,8 @@ use crate::failure::{Exit, Failure, Outcome};
 
 pub use lines::NodeLines;
 pub use message::{value, value_of_bytes};
-pub use sizes::{percent, size};
-pub use table::Table;
+pub use sizes::{parse_size, percent, size};
+pub use table::{Table, printable};
 pub use times::{local_time, moment, wire_time};
 
 pub fn print(text: &str) -> Outcome {

@@ -21,7 +21,7 @@ impl Table {
 }
 
 /// Text from elsewhere must not move the cursor.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
