@@ -44,7 +44,7 @@ async fn every_node_answers_under_the_name_the_client_gave_it() {
     for message in &reply.messages {
         let pids: Vec<_> = message.processes.iter().map(|p| p.pid).collect();
         for node in &fleet.nodes {
-            assert!(pids.contains(&(node.pid() as i32)));
+            assert!(pids.contains(&node.pid().cast_signed()));
         }
     }
 }
@@ -598,4 +598,36 @@ fn a_node_whose_link_is_cut_is_one_named_error_beside_the_answers_of_the_others(
         }
         assert!(began.elapsed() < PATIENCE, "{said}");
     }
+}
+
+#[test]
+fn copies_of_several_nodes_go_beside_each_other() {
+    let mut fleet = TestFleet::start(2);
+    let source = fleet.nodes[0].scratch().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "content").unwrap();
+    let source = source.to_str().unwrap();
+    let (list, names) = (fleet.list(), fleet.names());
+    let target = fleet.nodes[0].scratch().join("copies");
+    let cp = |fleet: &TestFleet, target: &std::path::Path| {
+        let target = target.to_str().unwrap();
+        fleet.nodes[0]
+            .cli()
+            .run(["-n", &list, "cp", source, target])
+    };
+    cp(&fleet, &target).ok();
+    for name in &names {
+        let copied = std::fs::read_to_string(target.join(name).join("file")).unwrap();
+        assert_eq!(copied, "content");
+    }
+    let said = cp(&fleet, std::path::Path::new("-")).failed(2);
+    assert!(said.contains("several nodes"), "{said}");
+
+    fleet.nodes[1].kill();
+    let archive = fleet.nodes[0].scratch().join("copy.tar.gz");
+    let said = cp(&fleet, &archive).failed(8);
+    assert!(said.contains(&format!("node {}: ", names[1])), "{said}");
+    let of = |name: &str| archive.with_file_name(format!("copy-{name}.tar.gz"));
+    assert!(of(&names[0]).exists());
+    assert!(!of(&names[1]).exists());
 }

@@ -41,6 +41,11 @@ impl Unreachable {
     pub(crate) fn because(why: impl Into<Arc<str>>) -> Self {
         Self { why: why.into() }
     }
+
+    pub(crate) fn in_time(bound: Duration) -> Self {
+        let bound = humantime::format_duration(bound);
+        Self::because(format!("no connection within {bound}"))
+    }
 }
 
 /// A connection within `bound`, name lookup and handshakes included.
@@ -51,10 +56,7 @@ pub(crate) async fn dial(
 ) -> Result<(SendRequest<Body>, Wire), Unreachable> {
     match tokio::time::timeout(bound, connect(address, tls, bound)).await {
         Ok(connected) => connected,
-        Err(_) => Err(Unreachable::because(format!(
-            "no connection within {}",
-            humantime::format_duration(bound)
-        ))),
+        Err(_) => Err(Unreachable::in_time(bound)),
     }
 }
 
@@ -91,12 +93,12 @@ async fn connect(
 async fn open(address: &Address, bound: Duration) -> Result<TcpStream, Unreachable> {
     let found = lookup(address).await?;
     let share = bound / u32::try_from(found.len()).unwrap_or(1).max(1);
-    let mut last = Unreachable::because("the name has no address");
+    let mut last = Unreachable::because("its name has no address");
     for at in found {
         last = match tokio::time::timeout(share, TcpStream::connect(at)).await {
             Ok(Ok(stream)) => return prepare(stream, bound),
             Ok(Err(error)) => refused(&error),
-            Err(_) => continue,
+            Err(_) => Unreachable::in_time(bound),
         };
     }
     Err(last)

@@ -141,12 +141,7 @@ impl Pool {
             };
             match tokio::time::timeout(left.saturating_sub(began.elapsed()), attempt).await {
                 Ok(connected) => connected?,
-                Err(_) => {
-                    return Err(Unreachable::because(format!(
-                        "no connection within {}",
-                        humantime::format_duration(bound)
-                    )));
-                }
+                Err(_) => return Err(Unreachable::in_time(bound)),
             }
         }
     }

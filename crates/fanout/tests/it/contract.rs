@@ -25,7 +25,7 @@ fn wire_like() -> impl Strategy<Value = Vec<u8>> {
             .prop_map(|(number, kind, rest)| {
                 let mut bytes = vec![number << 3 | kind];
                 if kind == 2 {
-                    bytes.push(rest.len() as u8);
+                    bytes.push(u8::try_from(rest.len()).unwrap());
                 }
                 bytes.extend(rest);
                 bytes

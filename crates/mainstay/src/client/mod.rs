@@ -139,8 +139,10 @@ impl Client {
         call: impl Future<Output = Result<T, tonic::Status>>,
     ) -> Outcome<T> {
         match tokio::time::timeout(self.timeout, call).await {
-            Ok(answer) => Ok(answer?),
-            Err(_) => Err(Failure::new(
+            // The library counts the time as well, where the node was told of it.
+            Ok(Err(status)) if !is_timeout(&status) => Err(status.into()),
+            Ok(Ok(answer)) => Ok(answer),
+            _ => Err(Failure::new(
                 Exit::Timeout,
                 format!(
                     "no answer within {}; --timeout TIME waits longer",
@@ -157,6 +159,17 @@ impl Client {
             _ => self.endpoint.clone(),
         }
     }
+}
+
+fn is_timeout(status: &tonic::Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error.is::<tonic::TimeoutExpired>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn endpoints(global: &Global, context: &Context) -> Outcome<Vec<Endpoint>> {
