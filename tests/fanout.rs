@@ -312,6 +312,7 @@ async fn roles_are_carried_and_only_nodes_may_state_them() {
     machine.version(to_nodes((), [&there])).await.unwrap();
     // The node that answers knows for whom.
     fleet.nodes[1].wait_for_log("rita (os:reader) through node ");
+    fleet.nodes[0].wait_for_log(&format!("nodes={there:?} who=\"rita (os:reader)\""));
 
     // Nobody gets a role by saying so, at either node.
     for node in &fleet.nodes {

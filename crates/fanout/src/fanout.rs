@@ -50,9 +50,33 @@ pub type Local = Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Response<Body>>
 pub enum Forward {
     Here,
     /// To one node, whose answer is passed on as it is.
-    One(Place),
+    One(String, Place),
     /// To each of these, and the answers are merged.
     Many(Vec<(String, Place)>),
+}
+
+impl Forward {
+    /// The nodes as the caller named them, for the log; of very many the first.
+    pub fn shown(&self) -> String {
+        const MOST_BYTES: usize = 200;
+        match self {
+            Self::Here => String::new(),
+            Self::One(name, _) => name.clone(),
+            Self::Many(places) => {
+                let mut shown = String::new();
+                for (name, _) in places {
+                    if shown.len() + name.len() > MOST_BYTES {
+                        return format!("{shown},… ({} in all)", places.len());
+                    }
+                    if !shown.is_empty() {
+                        shown.push(',');
+                    }
+                    shown.push_str(name);
+                }
+                shown
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +162,10 @@ impl Fanout {
         let mut node = headers.get_all("node").iter();
         match (node.next(), node.next()) {
             (None, _) => Ok(Forward::Here),
-            (Some(value), None) => Ok(Forward::One(place(value)?.1)),
+            (Some(value), None) => {
+                let (name, place) = place(value)?;
+                Ok(Forward::One(name, place))
+            }
             (Some(_), Some(_)) => Err(Status::invalid_argument(
                 "`node` names one node; use `nodes` to ask several",
             )),

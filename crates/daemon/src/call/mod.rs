@@ -123,6 +123,9 @@ impl Gate {
             Ok(admitted) => admitted,
             Err(status) => return self.finish(self.log(record, true), status.into_http()),
         };
+        if let Some((forward, _)) = &admitted.forward {
+            record.sent_to(forward.shown());
+        }
         // Made before the work begins: a caller who goes away in the middle of it drops this
         // future, and that has to leave its line as well.
         let log = self.log(record, admitted.audited);
@@ -199,7 +202,7 @@ impl Gate {
         if let Some((forward, asker)) = admitted.forward {
             let answered = match forward {
                 Forward::Here => return answer(self.routes.clone(), request).await,
-                Forward::One(place) => self.fanout.pass_on(place, request, &asker, bound).await,
+                Forward::One(_, place) => self.fanout.pass_on(place, request, &asker, bound).await,
                 Forward::Many(places) => self.fanout.ask_all(places, request, &asker, bound).await,
             };
             return answered.unwrap_or_else(Status::into_http);

@@ -21,6 +21,8 @@ pub(super) struct Record {
     began: Instant,
     /// Who is shown, if it is not the one at the other end of the connection.
     made_for: Option<String>,
+    /// The nodes it was forwarded to.
+    sent_to: Option<String>,
     /// Held for what its end means to the connection.
     _running: CallGuard,
 }
@@ -40,6 +42,7 @@ impl Record {
             connection: Arc::clone(connection),
             began: Instant::now(),
             made_for: None,
+            sent_to: None,
             _running: connection.ticket.call(),
         }
     }
@@ -50,6 +53,10 @@ impl Record {
 
     pub(super) fn made_for(&mut self, shown: String) {
         self.made_for = Some(shown);
+    }
+
+    pub(super) fn sent_to(&mut self, nodes: String) {
+        self.sent_to = Some(nodes);
     }
 
     pub(super) fn into_log(self, requests: Lines, audit: Option<Lines>) -> CallLog {
@@ -72,6 +79,7 @@ impl CallLog {
             connection,
             began,
             made_for,
+            sent_to,
             ..
         } = &self.record;
         let who = made_for.as_ref().unwrap_or(&connection.shown);
@@ -80,6 +88,9 @@ impl CallLog {
         // Writing to a String cannot fail.
         let _ = write!(line, "{time} INFO call method=");
         push_word(&mut line, method);
+        if let Some(nodes) = sent_to {
+            let _ = write!(line, " nodes={nodes:?}");
+        }
         let _ = write!(
             line,
             " {who} code={} took={}us",

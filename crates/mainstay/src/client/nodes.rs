@@ -35,7 +35,7 @@ struct Failed {
 
 impl Client {
     /// Asks every node; the answers come in the order in which the user named the nodes. Those
-    /// that failed are remembered for [`Client::outcome`].
+    /// that failed are remembered for [`Client::outcome`]; if all did, that is the outcome.
     pub async fn ask<Q, R, F>(
         &self,
         question: Q,
@@ -60,6 +60,9 @@ impl Client {
                 message,
             })
             .collect();
+        if answers.is_empty() {
+            self.outcome()?;
+        }
         answers.sort_by_key(|answer| self.nodes.iter().position(|node| *node == answer.node));
         Ok(answers)
     }
