@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mainstay_api::common::Metadata;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{EventsRequest, ListRequest, LogsRequest, ReadRequest};
-use mainstay_identity::Role;
+use mainstay_identity::{CertificateInfo, Role};
 use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
@@ -445,6 +445,26 @@ async fn peers_are_called_by_the_names_the_configuration_gives_them() {
     assert_eq!(hostname(messages[0].metadata.as_ref()), "DB-1.invalid");
     assert!(messages[0].version.is_some());
     drop(second);
+}
+
+#[tokio::test]
+async fn a_node_whose_certificate_is_revoked_is_not_believed_any_more() {
+    let fleet = TestFleet::start(2);
+    let there = fleet.names()[1].clone();
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let reply = machine.version(to_nodes((), [&there])).await.unwrap();
+    assert!(reply.into_inner().messages[0].version.is_some());
+
+    let pem = std::fs::read_to_string(whose(&fleet.nodes[1])).unwrap();
+    let serial = CertificateInfo::from_pem(&pem).unwrap().serial;
+    let config = format!("[identity]\nrevoked = ['{serial}']\n");
+    std::fs::write(fleet.nodes[0].config_file(), config).unwrap();
+    fleet.nodes[0].signal(rustix::process::Signal::HUP);
+    fleet.nodes[0].wait_for_log("configuration reloaded");
+    // Also on the connection that was there.
+    let reply = machine.version(to_nodes((), [&there])).await.unwrap();
+    let metadata = reply.into_inner().messages[0].metadata.clone().unwrap();
+    assert!(metadata.error.contains("revoked"), "{metadata:?}");
 }
 
 #[tokio::test]

@@ -389,6 +389,11 @@ fn fleet_settings(config: &Config, listen: SocketAddr) -> Settings {
         connect_timeout: fleet.connect_timeout,
         answer_timeout: fleet.answer_timeout,
         peers: fleet.peers.clone(),
+        revoked: config
+            .revoked
+            .iter()
+            .map(|serial| serial.0.clone())
+            .collect(),
         own_name: mainstay_node::hostname(),
         own_address: listen,
     }

@@ -1,11 +1,13 @@
 //! A connection to another node, by mutual TLS, made within one bound.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::client::conn::http2::{Builder, Connection, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use mainstay_identity::CertificateInfo;
 use mainstay_identity::tls::explain;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -52,9 +54,10 @@ impl Unreachable {
 pub(crate) async fn dial(
     address: &Address,
     tls: Arc<ClientConfig>,
+    revoked: &BTreeSet<String>,
     bound: Duration,
 ) -> Result<(SendRequest<Body>, Wire), Unreachable> {
-    match tokio::time::timeout(bound, connect(address, tls, bound)).await {
+    match tokio::time::timeout(bound, connect(address, tls, revoked, bound)).await {
         Ok(connected) => connected,
         Err(_) => Err(Unreachable::in_time(bound)),
     }
@@ -63,6 +66,7 @@ pub(crate) async fn dial(
 async fn connect(
     address: &Address,
     tls: Arc<ClientConfig>,
+    revoked: &BTreeSet<String>,
     bound: Duration,
 ) -> Result<(SendRequest<Body>, Wire), Unreachable> {
     let name = match &address.host {
@@ -78,6 +82,12 @@ async fn connect(
             let why = explain(&error).unwrap_or_else(|| format!("no TLS handshake: {error}"));
             Unreachable::because(why)
         })?;
+    let serial = serial(&stream)?;
+    if revoked.contains(&serial) {
+        return Err(Unreachable::because(format!(
+            "its certificate (serial {serial}) has been revoked"
+        )));
+    }
     Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -87,6 +97,17 @@ async fn connect(
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| Unreachable::because(format!("no HTTP/2: {error}")))
+}
+
+fn serial(stream: &TlsStream<TcpStream>) -> Result<String, Unreachable> {
+    stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(<[_]>::first)
+        .and_then(|der| CertificateInfo::from_der(der).ok())
+        .map(|info| info.serial)
+        .ok_or_else(|| Unreachable::because("its certificate cannot be read"))
 }
 
 /// Tries one address after the other, each with its share of the time.

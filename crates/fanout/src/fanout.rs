@@ -1,6 +1,6 @@
 //! Where a call goes: here, to one other node, or to many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub struct Settings {
     pub answer_timeout: Duration,
     /// Nodes by name, for fleets without a name service.
     pub peers: BTreeMap<String, Address>,
+    /// Serial numbers of certificates that are no longer believed, a node's as anybody's.
+    pub revoked: BTreeSet<String>,
     /// This node's own name, and where it listens.
     pub own_name: String,
     pub own_address: SocketAddr,
@@ -105,9 +107,11 @@ impl Fanout {
         own_addresses: fn() -> Vec<IpAddr>,
         local: Local,
     ) -> Self {
+        let pool = Pool::new(tls);
+        pool.set_revoked(settings.revoked.clone());
         Self {
             settings: ArcSwap::from_pointee(settings),
-            pool: Pool::new(tls),
+            pool,
             descriptors,
             contract: OnceLock::new(),
             local,
@@ -116,6 +120,7 @@ impl Fanout {
     }
 
     pub fn set_settings(&self, settings: Settings) {
+        self.pool.set_revoked(settings.revoked.clone());
         self.settings.store(Arc::new(settings));
     }
 

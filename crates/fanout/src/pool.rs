@@ -1,7 +1,7 @@
 //! Connections to other nodes, kept and shared. A node that cannot be reached is left alone for a
 //! moment, longer each time, so that a dead node costs the next calls nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -39,6 +39,7 @@ pub(crate) struct Pool(Arc<Inner>);
 struct Inner {
     peers: Mutex<HashMap<Address, Peer>>,
     tls: ArcSwap<ClientConfig>,
+    revoked: ArcSwap<BTreeSet<String>>,
 }
 
 #[derive(Default)]
@@ -78,12 +79,23 @@ impl Pool {
         Self(Arc::new(Inner {
             peers: Mutex::default(),
             tls: ArcSwap::from(tls),
+            revoked: ArcSwap::default(),
         }))
     }
 
     /// For connections made from now on.
     pub(crate) fn set_tls(&self, tls: Arc<ClientConfig>) {
         self.0.tls.store(tls);
+    }
+
+    /// Connections that are there are made anew if this changes, so that it holds for them too.
+    pub(crate) fn set_revoked(&self, revoked: BTreeSet<String>) {
+        if **self.0.revoked.load() != revoked {
+            self.0.revoked.store(Arc::new(revoked));
+            for peer in self.0.lock().values_mut() {
+                peer.connections.clear();
+            }
+        }
     }
 
     /// Sends a request to a node that has to be reached within `bound`.
@@ -150,7 +162,8 @@ impl Pool {
     fn attempt(&self, address: Address, bound: Duration) -> Attempt {
         let inner = Arc::clone(&self.0);
         let running = tokio::spawn(async move {
-            let dialed = dial(&address, inner.tls.load_full(), bound).await;
+            let (tls, revoked) = (inner.tls.load_full(), inner.revoked.load_full());
+            let dialed = dial(&address, tls, &revoked, bound).await;
             let mut peers = inner.lock();
             let peer = peers.entry(address.clone()).or_default();
             peer.attempt = None;
