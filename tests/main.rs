@@ -11,9 +11,12 @@
 
 mod authorizer;
 mod command_line;
+mod copies;
 mod daemon;
+mod disk_usage;
 mod dmesg;
 mod events;
+mod fanout;
 mod files;
 mod grpcurl;
 mod harness;
@@ -23,6 +26,7 @@ mod identity;
 mod logs;
 mod memory;
 mod mounts;
+mod netstat;
 mod pods;
 mod processes;
 mod readings;

@@ -6,7 +6,7 @@ use std::process::Command;
 use mainstay_identity::ClientConfig;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{OnTerminal, TestNode, binary, wait_with_patience};
+use crate::harness::{OnTerminal, TestFleet, TestNode, binary, dead_address, wait_with_patience};
 
 /// The command as root has it, on a terminal that knows colours.
 fn top(node: &TestNode, args: &[&str]) -> Command {
@@ -277,4 +277,105 @@ fn a_reader_of_a_snapshot_may_go_away() {
     stdout.read_exact(&mut first).unwrap();
     drop(stdout);
     assert!(wait_with_patience(&mut child).success());
+}
+
+#[test]
+fn many_nodes_are_a_line_each_and_one_that_goes_harms_no_other() {
+    let mut fleet = TestFleet::start(3);
+    let names = fleet.names();
+    let command = top(
+        &fleet.nodes[0],
+        &["--interval", "200ms", "-n", &fleet.list()],
+    );
+    let mut top = OnTerminal::run(&command, 130, 24);
+    let state = |screen: &vt100::Screen, name: &str, state: &str| {
+        let mut rows = screen.rows(0, 130);
+        rows.any(|row| row.starts_with(name) && row.contains(state))
+    };
+    top.wait_until("three nodes that are up, with rates", |screen| {
+        names.iter().all(|name| state(screen, name, " up "))
+            && names.iter().all(|name| state(screen, name, "%"))
+    });
+    let mut gone = fleet.nodes.pop().unwrap();
+    gone.kill();
+    top.wait_until("one that is lost", |screen| {
+        screen.contents().contains("1 lost")
+            && state(screen, &names[2], "lost since")
+            && state(screen, &names[0], " up ")
+            && state(screen, &names[1], " up ")
+    });
+    top.press("\x1b[B\r");
+    top.wait_for("node 2 of 3");
+    top.wait_for("mainstay serve");
+    assert!(!top.text().contains("lost since"), "{}", top.text());
+    top.press("\x1b[C");
+    top.wait_for("node 3 of 3");
+    top.wait_for("lost since");
+    let listen = gone.listen().to_string();
+    let gone = gone.into_builder().arg("--listen").arg(listen).start();
+    top.wait_without("lost since");
+    top.wait_for("load");
+    top.press("\x1b");
+    top.wait_for("3 nodes");
+    top.wait_without("1 lost");
+    drop(gone);
+    top.press("q");
+    assert!(top.ended().success());
+}
+
+#[test]
+fn the_endpoint_of_many_nodes_may_go_and_come_back() {
+    let mut fleet = TestFleet::start(2);
+    let command = top(
+        &fleet.nodes[0],
+        &["--interval", "200ms", "-n", &fleet.list()],
+    );
+    let mut top = OnTerminal::run(&command, 130, 24);
+    top.wait_for(" up ");
+    let mut first = fleet.nodes.remove(0);
+    first.kill();
+    top.wait_for("2 lost");
+    let listen = first.listen().to_string();
+    let _first = first.into_builder().arg("--listen").arg(listen).start();
+    top.wait_without("lost");
+    top.press("q");
+    assert!(top.ended().success());
+}
+
+#[test]
+fn a_snapshot_of_many_nodes_says_which_did_not_answer() {
+    let fleet = TestFleet::start(2);
+    let dead = dead_address();
+    let nodes = format!("{},{dead}", fleet.list());
+    let run = |args: &[&str]| {
+        let mut all = vec!["top", "--once", "--interval", "200ms", "-n", &nodes];
+        all.extend(args);
+        fleet.nodes[0].cli().run(all)
+    };
+    let text = run(&[]);
+    assert_eq!(text.code, 8, "{}", text.stderr);
+    assert!(text.stderr.contains(&dead.to_string()), "{}", text.stderr);
+    for name in fleet.names() {
+        let line = text.stdout.lines().find(|line| line.starts_with(&name));
+        assert!(
+            line.is_some_and(|line| line.ends_with("up")),
+            "{}",
+            text.stdout
+        );
+    }
+    let json: serde_json::Value = serde_json::from_str(&run(&["-o", "json"]).stdout).unwrap();
+    let states: Vec<&str> = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["live", "live", "lost"]);
+    for entry in &json.as_array().unwrap()[..2] {
+        assert!(entry["processes"][0]["cpu_percent"].is_number(), "{entry}");
+    }
+    let alone = fleet.nodes[0]
+        .cli()
+        .run(["top", "--once", "-n", &dead.to_string()]);
+    assert_eq!(alone.code, 3, "{}", alone.stderr);
 }

@@ -6,6 +6,7 @@
 
 mod benches;
 mod client;
+mod fleet;
 mod floor;
 mod kernel;
 mod report;

@@ -3,13 +3,17 @@
 
 mod cli;
 mod client;
+mod fleet;
 mod mounts;
+mod network;
 mod node;
 mod terminal;
 
 pub use cli::Cli;
 pub use client::{Credentials, connect_over, connect_tls, connect_unix};
+pub use fleet::{TestFleet, dead_address, to_nodes};
 pub use mounts::PrivateMounts;
+pub use network::TestNetwork;
 pub use node::{TestNode, binary, target_dir, wait_with_patience};
 pub use terminal::OnTerminal;
 

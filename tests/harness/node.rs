@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tonic::transport::Channel;
 
 use super::mounts::{MountsOf, PrivateMounts};
+use super::network::NetworkOf;
 use super::{Cli, Credentials, PATIENCE, connect_tls, connect_unix};
 
 /// Where everything is built, this test binary included.
@@ -45,6 +46,7 @@ pub struct TestNodeBuilder {
     args: Vec<String>,
     environment: Vec<(String, String)>,
     mounts: Option<MountsOf>,
+    network: Option<NetworkOf>,
 }
 
 impl TestNode {
@@ -63,6 +65,7 @@ impl TestNode {
             args: Vec::new(),
             environment: Vec::new(),
             mounts: None,
+            network: None,
         }
     }
 
@@ -150,7 +153,9 @@ impl TestNode {
 
     /// Waits until the node's own log holds `text`: lines of calls are written a moment later.
     pub fn wait_for_log(&self, text: &str) {
-        let mut follower = self.cli().spawn(["logs", "mainstay", "-f"]);
+        // By the socket: a node whose CA is kept elsewhere has no client configuration.
+        let socket = format!("unix:{}", self.socket().display());
+        let mut follower = self.cli().spawn(["logs", "mainstay", "-f", "-e", &socket]);
         let stdout = BufReader::new(follower.stdout.take().unwrap());
         let (send, found) = mpsc::channel();
         let text = text.to_owned();
@@ -207,6 +212,7 @@ impl TestNode {
             args: Vec::new(),
             environment: Vec::new(),
             mounts: self.mounts,
+            network: None,
         }
     }
 }
@@ -243,6 +249,12 @@ impl TestNodeBuilder {
         self
     }
 
+    /// Runs the node on this network.
+    pub fn on(mut self, network: NetworkOf) -> Self {
+        self.network = Some(network);
+        self
+    }
+
     pub fn state(&self) -> PathBuf {
         self.dir.path().join("state")
     }
@@ -256,9 +268,10 @@ impl TestNodeBuilder {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = match self.mounts {
-            Some(mounts) => mounts.command(&binary()),
-            None => Command::new(binary()),
+        let mut command = match (self.mounts, self.network) {
+            (Some(mounts), _) => mounts.command(&binary()),
+            (None, Some(network)) => network.command(&binary()),
+            (None, None) => Command::new(binary()),
         };
         command.arg("serve").arg("--state").arg(self.state());
         let config = self.dir.path().join("config.toml");

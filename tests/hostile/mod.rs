@@ -8,6 +8,7 @@ mod configuration;
 mod connections;
 mod http2;
 mod messages;
+mod nodes;
 mod slow_readers;
 mod state;
 mod storage;

@@ -1,6 +1,7 @@
 //! One file a benchmark; here is which there are, and what they share.
 
 mod events;
+mod fan_out;
 mod idle;
 mod log_follow;
 mod log_lines;
@@ -41,6 +42,8 @@ pub enum Bench {
     LogTail,
     /// Events to 100 subscribers
     Events,
+    /// One call to 100 nodes, and with 10 of them dead
+    FanOut,
 }
 
 /// What a run was asked for.
@@ -67,6 +70,7 @@ impl Bench {
             Self::LogFollow => log_follow::run(setup).await,
             Self::LogTail => log_tail::run(setup).await,
             Self::Events => events::run(setup).await,
+            Self::FanOut => fan_out::run(setup).await,
         }
     }
 }

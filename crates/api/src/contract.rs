@@ -8,6 +8,11 @@
 pub mod common {
     tonic::include_proto!("common");
 }
+pub mod google {
+    pub mod rpc {
+        tonic::include_proto!("google.rpc");
+    }
+}
 pub mod machine {
     tonic::include_proto!("machine");
 }

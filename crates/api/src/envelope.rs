@@ -4,6 +4,7 @@
 //! answering for itself puts exactly one message in it and leaves `metadata` unset: only the node
 //! that forwards a call knows under which name the client asked, and it alone fills that in.
 
+use crate::common::Metadata;
 use crate::{machine, os};
 
 /// A message that one node answers with, and the reply that carries it.
@@ -12,6 +13,18 @@ pub trait Envelope: Sized {
 
     /// Puts this answer, and nothing else, into its reply.
     fn enclose(self) -> Self::Reply;
+}
+
+/// A message that says which node it is from, once it has been forwarded.
+pub trait FromNode {
+    fn metadata(&self) -> Option<&Metadata>;
+}
+
+/// A reply with the messages of all nodes asked.
+pub trait Reply {
+    type Message: FromNode;
+
+    fn into_messages(self) -> Vec<Self::Message>;
 }
 
 /// Wraps the answer of this node: `Ok(Response::new(envelope(version)))`.
@@ -29,6 +42,20 @@ macro_rules! enclosed {
                 $reply { messages: vec![self] }
             }
         }
+
+        impl FromNode for $message {
+            fn metadata(&self) -> Option<&Metadata> {
+                self.metadata.as_ref()
+            }
+        }
+
+        impl Reply for $reply {
+            type Message = $message;
+
+            fn into_messages(self) -> Vec<$message> {
+                self.messages
+            }
+        }
     )+};
 }
 
@@ -41,6 +68,7 @@ enclosed! {
     machine::LoadAvg => machine::LoadAvgResponse,
     machine::LogsContainer => machine::LogsContainersResponse,
     machine::Mounts => machine::MountsResponse,
+    machine::Netstat => machine::NetstatResponse,
     machine::NetworkDeviceStats => machine::NetworkDeviceStatsResponse,
     machine::Reboot => machine::RebootResponse,
     machine::Recover => machine::RecoverResponse,

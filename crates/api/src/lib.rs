@@ -13,7 +13,7 @@ mod envelope;
 pub mod event;
 
 pub use contract::*;
-pub use envelope::{Envelope, envelope};
+pub use envelope::{Envelope, FromNode, Reply, envelope};
 
 /// The compiled contract as a serialised `google.protobuf.FileDescriptorSet`, imports included
 /// and source positions left out: what gRPC reflection serves.

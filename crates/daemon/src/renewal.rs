@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay_api::machine::service_state_event::Action;
-use mainstay_identity::tls::ServerTls;
+use mainstay_fanout::Fanout;
+use mainstay_identity::tls::{ServerTls, TlsError, client_config};
 use mainstay_identity::{CertifiedNode, NodeNames, PkiDir};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ pub struct Certificates {
     pub client_file: PathBuf,
     pub endpoint: String,
     pub tls: ServerTls,
+    /// Shows the certificate to other nodes.
+    pub fanout: Arc<Fanout>,
     pub events: DaemonEvents,
     /// Fingerprint of the node certificate that connections get to see.
     pub in_use: Mutex<String>,
@@ -97,13 +100,20 @@ impl Certificates {
         client_file::ensure(&self.client_file, &authority, &wanted, now)
     }
 
+    fn use_certificate(&self, node: &CertifiedNode) -> Result<(), TlsError> {
+        let towards_nodes = towards_nodes(node)?;
+        self.tls.replace(node)?;
+        self.fanout.set_tls(towards_nodes);
+        Ok(())
+    }
+
     /// Uses the certificate that is on disk now, whoever put it there.
     fn take_up(&self, node: &CertifiedNode, reason: Option<&str>) {
         let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         if *in_use == node.info.fingerprint {
             return;
         }
-        if let Err(why) = self.tls.replace(node) {
+        if let Err(why) = self.use_certificate(node) {
             error!(error = %why, "the renewed certificate cannot be used");
             return;
         }
@@ -114,6 +124,11 @@ impl Certificates {
         let message = format!("node certificate renewed ({reason}), valid until {until}");
         self.events.state(Action::Running, &message);
     }
+}
+
+/// How this node connects to others: with its own certificate, to nodes of its own authority.
+pub fn towards_nodes(node: &CertifiedNode) -> Result<Arc<rustls::ClientConfig>, TlsError> {
+    client_config(&node.ca, Some((&node.cert, &node.key)))
 }
 
 /// Looks again whenever a certificate may be due or `reload` is signalled, until `stop`.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use mainstay_api::machine::service_state_event::Action;
+use mainstay_fanout::{Fanout, Settings};
 use mainstay_identity::tls::{ServerTls, TlsError};
 use mainstay_identity::{PkiDir, PkiError};
 use mainstay_journal::{EventError, EventStore};
@@ -19,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::call::Gate;
+use crate::call::{self, Gate};
 use crate::client_file::ClientFileError;
 use crate::config::{Config, Overrides};
 use crate::events::DaemonEvents;
@@ -100,6 +101,7 @@ struct Daemon {
     events: DaemonEvents,
     health: Health,
     door: Door,
+    fanout: Arc<Fanout>,
     reload: Arc<Notify>,
     listen: SocketAddr,
     pods_listen: Option<SocketAddr>,
@@ -142,12 +144,30 @@ impl Daemon {
         let listen = local_address(&sockets.tls)?;
         let pods_listen = sockets.pods.as_ref().map(local_address).transpose()?;
 
+        let node = Arc::new(Node {
+            build,
+            platform: mainstay_node::Platform::detect(Path::new("/")),
+            state: state.path().to_owned(),
+            config_file: config.file.clone(),
+            events: store,
+            logs: LogStore::open(&state.logs())?,
+            space: SpaceSurvey::default(),
+        });
+        let (routes, health) = services::routes(&node)?;
+        let fanout = Arc::new(Fanout::new(
+            fleet_settings(&config, listen),
+            renewal::towards_nodes(&ensured.node)?,
+            mainstay_api::FILE_DESCRIPTOR_SET,
+            mainstay_node::own_addresses,
+            call::local(routes.clone()),
+        ));
         let tls_config = tls.config();
         let certificates = Arc::new(Certificates {
             pki,
             client_file: state.client_config(),
             endpoint: reachable(listen).to_string(),
             tls,
+            fanout: Arc::clone(&fanout),
             events: events.clone(),
             in_use: Mutex::new(ensured.node.info.fingerprint.clone()),
         });
@@ -160,19 +180,10 @@ impl Daemon {
             Ok(_) => {}
         }
 
-        let node = Arc::new(Node {
-            build,
-            platform: mainstay_node::Platform::detect(Path::new("/")),
-            state: state.path().to_owned(),
-            config_file: config.file.clone(),
-            events: store,
-            logs: LogStore::open(&state.logs())?,
-            space: SpaceSurvey::default(),
-        });
-        let (routes, health) = services::routes(&node)?;
         let stop = CancellationToken::new();
         let gate = Gate::new(
             routes,
+            Arc::clone(&fanout),
             daemon_log.lines(),
             audit_log.lines(),
             config.revoked.clone(),
@@ -206,6 +217,7 @@ impl Daemon {
             events,
             health,
             door,
+            fanout,
             reload,
             listen,
             pods_listen,
@@ -265,6 +277,7 @@ impl Daemon {
                 self.node.events.set_retention(new.events);
                 self.door.connections.set_limits(within_descriptors(&new));
                 self.door.gate.set_revoked(new.revoked.clone());
+                self.fanout.set_settings(fleet_settings(&new, self.listen));
                 self.config.store(Arc::new(new));
                 self.reload.notify_one();
                 info!("configuration reloaded");
@@ -366,6 +379,24 @@ fn local_address(listener: &tokio::net::TcpListener) -> Result<SocketAddr, Serve
         what: "the address of a socket",
         source,
     })
+}
+
+fn fleet_settings(config: &Config, listen: SocketAddr) -> Settings {
+    let fleet = &config.fleet;
+    Settings {
+        forwarding: fleet.forwarding,
+        port: fleet.port,
+        connect_timeout: fleet.connect_timeout,
+        answer_timeout: fleet.answer_timeout,
+        peers: fleet.peers.clone(),
+        revoked: config
+            .revoked
+            .iter()
+            .map(|serial| serial.0.clone())
+            .collect(),
+        own_name: mainstay_node::hostname(),
+        own_address: listen,
+    }
 }
 
 /// The address under which a client on this machine reaches `listen`.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    cat, completion, config, cp, df, dmesg, events, free, health, logs, ls, man, pki, ps, serve,
-    top, version,
+    cat, completion, config, cp, df, dmesg, du, events, free, health, logs, ls, man, netstat, pki,
+    ps, serve, top, version,
 };
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
@@ -23,9 +23,10 @@ use crate::commands::{
         mainstay serve                          run a node\n  \
         mainstay version                        ask the node of the current context\n  \
         mainstay logs mainstay --tail 20 -f     follow the node's own log\n  \
-        mainstay events --since 1h -o json      what happened in the last hour\n\n\
+        mainstay events --since 1h -o json      what happened in the last hour\n  \
+        mainstay -n n1,n2,n3 ps --sort memory   the same of three nodes in one call\n\n\
         Exit codes: 0 done, 1 failed, 2 bad usage, 3 node unreachable, 4 TLS or certificate,\n\
-        5 refused by role, 6 not found, 7 not served by the node, 9 timed out"
+        5 refused by role, 6 not found, 7 not served by the node, 8 some nodes failed, 9 timed out"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -91,6 +92,8 @@ pub enum Command {
     Ps(ps::Ps),
     Free(free::Free),
     Df(df::Df),
+    Du(du::Du),
+    Netstat(netstat::Netstat),
     Dmesg(dmesg::Dmesg),
     Ls(ls::Ls),
     Cat(cat::Cat),

@@ -17,15 +17,45 @@ pub enum Exit {
     Refused = 5,
     NotFound = 6,
     NotServed = 7,
+    /// Some nodes answered, others did not.
+    Partial = 8,
     Timeout = 9,
+    /// As a shell tells an end by SIGINT.
+    Interrupted = 130,
+    /// As a shell tells an end by SIGTERM.
+    Terminated = 143,
+}
+
+impl Exit {
+    /// What a call that ended with `code` means to a script.
+    pub fn of(code: Code) -> Self {
+        match code {
+            Code::InvalidArgument | Code::OutOfRange => Self::Usage,
+            Code::Unavailable => Self::Unreachable,
+            Code::PermissionDenied | Code::Unauthenticated => Self::Refused,
+            Code::NotFound => Self::NotFound,
+            Code::Unimplemented => Self::NotServed,
+            Code::DeadlineExceeded => Self::Timeout,
+            _ => Self::Failed,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
     pub message: String,
+    said: Said,
+}
+
+/// Whether there is still something to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    No,
+    /// All of it has been told already.
+    Yes,
     /// The reader of our output has gone: nothing to say, nothing wrong.
-    silent: bool,
+    ToNobody,
 }
 
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -35,7 +65,15 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
-            silent: false,
+            said: Said::No,
+        }
+    }
+
+    /// Ends with this code; what there was to say has been said.
+    pub fn told(exit: Exit) -> Self {
+        Self {
+            said: Said::Yes,
+            ..Self::new(exit, "")
         }
     }
 
@@ -49,12 +87,18 @@ impl Failure {
     }
 
     pub fn report(&self) -> ExitCode {
-        if self.silent {
-            return ExitCode::SUCCESS;
+        match self.said {
+            Said::ToNobody => return ExitCode::SUCCESS,
+            Said::Yes => {}
+            Said::No => tell(&self.message),
         }
-        say("error", AnsiColor::Red, &self.message);
         ExitCode::from(self.exit as u8)
     }
+}
+
+/// Something that failed, though the command goes on with the rest.
+pub fn tell(message: &str) {
+    say("error", AnsiColor::Red, message);
 }
 
 /// Something the user should know, though the command goes on.
@@ -92,15 +136,7 @@ impl From<Status> for Failure {
             let message = format!("the connection to the node was lost: {why}");
             return Self::new(Exit::Unreachable, message);
         }
-        let exit = match status.code() {
-            Code::InvalidArgument | Code::OutOfRange => Exit::Usage,
-            Code::Unavailable => Exit::Unreachable,
-            Code::PermissionDenied | Code::Unauthenticated => Exit::Refused,
-            Code::NotFound => Exit::NotFound,
-            Code::Unimplemented => Exit::NotServed,
-            Code::DeadlineExceeded => Exit::Timeout,
-            _ => Exit::Failed,
-        };
+        let exit = Exit::of(status.code());
         let message = match status.message() {
             "" => format!("the node answered {:?}", status.code()),
             text => text.to_owned(),
@@ -117,9 +153,12 @@ impl From<mainstay_identity::PkiError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        let silent = error.kind() == std::io::ErrorKind::BrokenPipe;
+        let said = match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Said::ToNobody,
+            _ => Said::No,
+        };
         Self {
-            silent,
+            said,
             ..Self::new(Exit::Failed, error.to_string())
         }
     }

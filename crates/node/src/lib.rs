@@ -13,6 +13,7 @@ pub mod memory;
 pub mod mounts;
 pub mod platform;
 pub mod processes;
+pub mod sockets;
 mod text;
 
 pub use addresses::{hostname, own_addresses};

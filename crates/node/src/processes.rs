@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{Mode, OFlags, RawDir, open, readlinkat};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, open, readlinkat, seek};
 
 use crate::text::{number, read_small};
 
@@ -73,7 +73,10 @@ pub fn processes() -> io::Result<Vec<Process>> {
     Ok(all)
 }
 
-fn pids(proc: BorrowedFd<'_>) -> io::Result<Vec<i32>> {
+/// From an open `/proc`, in order.
+pub(crate) fn pids(proc: BorrowedFd<'_>) -> io::Result<Vec<i32>> {
+    // Whoever read it before has left it at its end.
+    seek(proc, SeekFrom::Start(0))?;
     let mut pids = Vec::with_capacity(256);
     let mut space = Vec::with_capacity(32 << 10);
     let mut entries = RawDir::new(proc, space.spare_capacity_mut());
@@ -167,7 +170,7 @@ fn join_args(cmdline: &mut Vec<u8>) -> String {
     lossy(cmdline)
 }
 
-fn lossy(bytes: &[u8]) -> String {
+pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -103,7 +103,7 @@ fn an_added_field_is_reported() {
         let extra = FieldDescriptorProto {
             name: Some("zone".into()),
             json_name: Some("zone".into()),
-            number: Some(3),
+            number: Some(4),
             r#type: Some(Type::String.into()),
             ..Default::default()
         };
@@ -114,7 +114,7 @@ fn an_added_field_is_reported() {
     assert_eq!(
         reported,
         [
-            "field 3 of common.Metadata is not listed in contract.json or additions.json: \
+            "field 4 of common.Metadata is not listed in contract.json or additions.json: \
           \"zone string\""
         ]
     );

@@ -31,6 +31,7 @@ fn metadata_is_left_to_the_node_that_forwards() {
     let metadata = Metadata {
         hostname: "elsewhere".into(),
         error: String::new(),
+        ..Metadata::default()
     };
     let memory = os::Memory {
         metadata: Some(metadata),

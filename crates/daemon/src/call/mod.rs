@@ -4,6 +4,7 @@
 
 mod body;
 mod budget;
+mod forwarded;
 mod record;
 mod timeout;
 
@@ -11,7 +12,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt;
 use http::{HeaderMap, Request, Response, StatusCode};
+use mainstay_fanout::{Asker, Fanout, Forward, Local};
 use mainstay_identity::{Caller, Via, authorize};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -50,6 +53,12 @@ impl Connection {
         }
     }
 
+    /// The same for a call that this connection's node makes for `caller`.
+    fn shown_for(&self, caller: &Caller) -> String {
+        let who = format!("{caller} through node {}", self.caller.name);
+        format!("who={who:?} from={}", self.from)
+    }
+
     pub fn from(&self) -> &str {
         &self.from
     }
@@ -61,6 +70,7 @@ impl Connection {
 
 pub struct Gate {
     routes: Routes,
+    fanout: Arc<Fanout>,
     requests: Lines,
     audit: Lines,
     revoked: ArcSwap<BTreeSet<Serial>>,
@@ -71,6 +81,7 @@ pub struct Gate {
 impl Gate {
     pub fn new(
         routes: Routes,
+        fanout: Arc<Fanout>,
         requests: Lines,
         audit: Lines,
         revoked: BTreeSet<Serial>,
@@ -78,6 +89,7 @@ impl Gate {
     ) -> Self {
         Self {
             routes,
+            fanout,
             requests,
             audit,
             revoked: ArcSwap::from_pointee(revoked),
@@ -96,23 +108,33 @@ impl Gate {
         connection: &Arc<Connection>,
         request: Request<hyper::body::Incoming>,
     ) -> Response<CallBody> {
-        let record = Record::begin(connection, request.uri().path());
+        let mut record = Record::begin(connection, request.uri().path());
         if !is_grpc(request.headers()) {
             return self.refuse_plain_http(record);
         }
-        let audited = match self.may(&connection.caller, record.method(), request.headers()) {
-            Ok(audited) => audited,
+        let caller = match forwarded::caller(&connection.caller, request.headers()) {
+            Ok(caller) => caller,
             Err(status) => return self.finish(self.log(record, true), status.into_http()),
         };
+        if caller.as_ref() != &connection.caller {
+            record.made_for(connection.shown_for(&caller));
+        }
+        let admitted = match self.may(&caller, record.method(), request.headers()) {
+            Ok(admitted) => admitted,
+            Err(status) => return self.finish(self.log(record, true), status.into_http()),
+        };
+        if let Some((forward, _)) = &admitted.forward {
+            record.sent_to(forward.shown());
+        }
         // Made before the work begins: a caller who goes away in the middle of it drops this
         // future, and that has to leave its line as well.
-        let log = self.log(record, audited);
-        let response = self.call(request).await;
+        let log = self.log(record, admitted.audited);
+        let response = self.call(request, admitted).await;
         self.finish(log, response)
     }
 
-    /// `Ok(audited)` when the call may go on.
-    fn may(&self, caller: &Caller, method: &str, headers: &HeaderMap) -> Result<bool, Status> {
+    /// What is to become of the call, if it may go on.
+    fn may(&self, caller: &Caller, method: &str, headers: &HeaderMap) -> Result<Admitted, Status> {
         if self.stop.is_cancelled() {
             return Err(Status::unavailable(
                 "the node is stopping; try again in a moment",
@@ -150,38 +172,49 @@ impl Gate {
         }
         let rule = authorize(Some(caller), method)
             .map_err(|denied| Status::permission_denied(denied.to_string()))?;
-        if headers.contains_key("node") || headers.contains_key("nodes") {
-            return Err(Status::unimplemented(
-                "this node does not forward calls to other nodes; call the node itself, \
-                 without `node` or `nodes` in the metadata",
-            ));
-        }
-        Ok(rule.audited)
+        let forward = self.fanout.route(headers)?;
+        // `authorize` lets nobody through without a role.
+        let asker = match (&forward, caller.role) {
+            (Forward::Here, _) => None,
+            (_, Some(role)) if caller.via != Via::LoopbackReadOnly => Some(Asker {
+                name: caller.name.clone(),
+                role,
+            }),
+            _ => {
+                return Err(Status::permission_denied(
+                    "no request forwarding: this listener does not know its callers",
+                ));
+            }
+        };
+        Ok(Admitted {
+            audited: rule.audited,
+            forward: asker.map(|asker| (forward, asker)),
+        })
     }
 
-    async fn call(&self, request: Request<hyper::body::Incoming>) -> Response<Body> {
-        let deadline = timeout::grpc_timeout(request.headers());
-        let answer = self
-            .routes
-            .clone()
-            .call(request.map(|body| Body::new(self.budget.meter(body))));
-        let answered = match deadline {
+    async fn call(
+        &self,
+        request: Request<hyper::body::Incoming>,
+        admitted: Admitted,
+    ) -> Response<Body> {
+        let bound = timeout::grpc_timeout(request.headers());
+        let request = request.map(|body| Body::new(self.budget.meter(body)));
+        if let Some((forward, asker)) = admitted.forward {
+            let answered = match forward {
+                Forward::Here => return answer(self.routes.clone(), request).await,
+                Forward::One(_, place) => self.fanout.pass_on(place, request, &asker, bound).await,
+                Forward::Many(places) => self.fanout.ask_all(places, request, &asker, bound).await,
+            };
+            return answered.unwrap_or_else(Status::into_http);
+        }
+        let answer = answer(self.routes.clone(), request);
+        match bound {
             None => answer.await,
-            Some(bound) => match tokio::time::timeout(bound, answer).await {
-                Ok(answered) => answered,
-                Err(_) => {
-                    return Status::deadline_exceeded("the call's own timeout has passed")
-                        .into_http();
-                }
-            },
-        };
-        match answered {
-            Ok(response) if is_unknown_method(&response) => {
-                Status::unimplemented("this node has no such method; reflection lists what it has")
-                    .into_http()
-            }
-            Ok(response) => response,
-            Err(never) => match never {},
+            Some(bound) => tokio::time::timeout(bound, answer)
+                .await
+                .unwrap_or_else(|_| {
+                    Status::deadline_exceeded("the call's own timeout has passed").into_http()
+                }),
         }
     }
 
@@ -204,6 +237,29 @@ impl Gate {
             http::HeaderValue::from_static("text/plain"),
         );
         self.finish(self.log(record, false), response)
+    }
+}
+
+/// A call that may go on.
+struct Admitted {
+    audited: bool,
+    /// Where it goes and for whom, if it goes elsewhere.
+    forward: Option<(Forward, Asker)>,
+}
+
+/// Answers on this node what its fan-out is asked about it.
+pub fn local(routes: Routes) -> Local {
+    Arc::new(move |request| answer(routes.clone(), request).boxed())
+}
+
+async fn answer(mut routes: Routes, request: Request<Body>) -> Response<Body> {
+    match routes.call(request).await {
+        Ok(response) if is_unknown_method(&response) => {
+            Status::unimplemented("this node has no such method; reflection lists what it has")
+                .into_http()
+        }
+        Ok(response) => response,
+        Err(never) => match never {},
     }
 }
 

@@ -19,6 +19,10 @@ pub(super) struct Record {
     method: String,
     connection: Arc<Connection>,
     began: Instant,
+    /// Who is shown, if it is not the one at the other end of the connection.
+    made_for: Option<String>,
+    /// The nodes it was forwarded to.
+    sent_to: Option<String>,
     /// Held for what its end means to the connection.
     _running: CallGuard,
 }
@@ -37,12 +41,22 @@ impl Record {
             method: path.to_owned(),
             connection: Arc::clone(connection),
             began: Instant::now(),
+            made_for: None,
+            sent_to: None,
             _running: connection.ticket.call(),
         }
     }
 
     pub(super) fn method(&self) -> &str {
         &self.method
+    }
+
+    pub(super) fn made_for(&mut self, shown: String) {
+        self.made_for = Some(shown);
+    }
+
+    pub(super) fn sent_to(&mut self, nodes: String) {
+        self.sent_to = Some(nodes);
     }
 
     pub(super) fn into_log(self, requests: Lines, audit: Option<Lines>) -> CallLog {
@@ -64,17 +78,22 @@ impl CallLog {
             method,
             connection,
             began,
+            made_for,
+            sent_to,
             ..
         } = &self.record;
+        let who = made_for.as_ref().unwrap_or(&connection.shown);
         let time = Timestamp::now();
         let mut line = String::with_capacity(192);
         // Writing to a String cannot fail.
         let _ = write!(line, "{time} INFO call method=");
         push_word(&mut line, method);
+        if let Some(nodes) = sent_to {
+            let _ = write!(line, " nodes={nodes:?}");
+        }
         let _ = write!(
             line,
-            " {} code={} took={}us",
-            connection.shown,
+            " {who} code={} took={}us",
             code_name(code),
             began.elapsed().as_micros()
         );

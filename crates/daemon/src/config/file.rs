@@ -1,17 +1,19 @@
 //! The TOML file as written: every key optional, unknown keys refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::values::{ByteSize, CertificateName, LogLevel, PodsAddress, Serial, Span};
+use super::values::{
+    ByteSize, CertificateName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial, Span,
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +27,8 @@ pub struct ConfigFile {
     pub(super) events: Events,
     pub(super) limits: Limits,
     pub(super) identity: Identity,
+    pub(super) fleet: Fleet,
+    pub(super) peers: BTreeMap<PeerName, PeerAddress>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,6 +61,15 @@ pub(super) struct Identity {
     pub(super) revoked: BTreeSet<Serial>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Fleet {
+    pub(super) forwarding: bool,
+    pub(super) port: NonZeroU16,
+    pub(super) connect_timeout: Span,
+    pub(super) answer_timeout: Span,
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
@@ -69,6 +82,19 @@ impl Default for ConfigFile {
             events: Events::default(),
             limits: Limits::default(),
             identity: Identity::default(),
+            fleet: Fleet::default(),
+            peers: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self {
+            forwarding: true,
+            port: NonZeroU16::new(super::DEFAULT_LISTEN.port()).unwrap_or(NonZeroU16::MIN),
+            connect_timeout: Span(Duration::from_secs(2)),
+            answer_timeout: Span(Duration::from_secs(30)),
         }
     }
 }
@@ -175,6 +201,10 @@ mod tests {
             ("[events]\nkeep_for = 'soon'", 2, "soon"),
             ("[limits]\nconnections = 0", 2, "zero"),
             ("[identity]\nrevoked = ['xyz']", 2, "xyz"),
+            ("[fleet]\nport = 0", 2, "zero"),
+            ("[fleet]\nforwarding = 'maybe'", 2, "maybe"),
+            ("[peers]\nn1 = 'a b'", 2, "a b"),
+            ("[peers]\n'n 1' = 'a'", 2, "n 1"),
             ("state = 7", 1, "7"),
         ] {
             let error = ConfigFile::parse(text).unwrap_err();

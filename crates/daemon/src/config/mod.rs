@@ -6,16 +6,19 @@
 mod file;
 mod values;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mainstay_fanout::Address;
 use mainstay_journal::EventRetention;
 use mainstay_journal::LogLimits;
 
 pub use file::ConfigFile;
-pub use values::{BadValue, ByteSize, CertificateName, LogLevel, PodsAddress, Serial, Span};
+pub use values::{
+    BadValue, ByteSize, CertificateName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial, Span,
+};
 
 /// Read when no `--config` is given and the file is there.
 pub const DEFAULT_FILE: &str = "/etc/mainstay/config.toml";
@@ -68,6 +71,20 @@ pub struct Config {
     pub limits: ConnectionLimits,
     /// Serial numbers of certificates that are no longer let in.
     pub revoked: BTreeSet<Serial>,
+    pub fleet: Fleet,
+}
+
+/// How this node speaks with others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    /// Whether calls for other nodes are forwarded to them.
+    pub forwarding: bool,
+    /// Where nodes listen when nothing else is said.
+    pub port: u16,
+    pub connect_timeout: Duration,
+    /// How long a node may take to answer, when its caller sets no bound.
+    pub answer_timeout: Duration,
+    pub peers: BTreeMap<String, Address>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +137,17 @@ impl Config {
                 handshake_timeout: file.limits.handshake_timeout.0,
             },
             revoked: file.identity.revoked,
+            fleet: Fleet {
+                forwarding: file.fleet.forwarding,
+                port: file.fleet.port.get(),
+                connect_timeout: file.fleet.connect_timeout.0,
+                answer_timeout: file.fleet.answer_timeout.0,
+                peers: file
+                    .peers
+                    .into_iter()
+                    .map(|(name, peer)| (name.0, peer.0.address(file.fleet.port.get())))
+                    .collect(),
+            },
         })
     }
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use mainstay_fanout::{Host, Target};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -125,6 +126,42 @@ impl FromStr for CertificateName {
     }
 }
 
+/// Another node by a name of our choice: what callers may write in `nodes`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct PeerName(pub String);
+
+impl FromStr for PeerName {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        match Target::parse(text) {
+            Ok(Target {
+                host: Host::Name(name),
+                port: None,
+            }) => Ok(Self(name)),
+            _ => Err(BadValue(format!("\"{text}\" is not a name for a node"))),
+        }
+    }
+}
+
+/// Where another node listens.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct PeerAddress(pub Target);
+
+impl FromStr for PeerAddress {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        Target::parse(text).map(Self).map_err(|_| {
+            BadValue(format!(
+                "\"{text}\" is not where a node listens; write HOST or HOST:PORT"
+            ))
+        })
+    }
+}
+
 /// The serial number of a certificate, as `mainstay pki show` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
@@ -200,7 +237,9 @@ read_from_text!(
     PodsAddress,
     CertificateName,
     Serial,
-    LogLevel
+    LogLevel,
+    PeerName,
+    PeerAddress
 );
 
 #[cfg(test)]
@@ -230,6 +269,8 @@ mod tests {
             let _ = text.parse::<CertificateName>();
             let _ = text.parse::<Serial>();
             let _ = text.parse::<LogLevel>();
+            let _ = text.parse::<PeerName>();
+            let _ = text.parse::<PeerAddress>();
         }
     }
 }

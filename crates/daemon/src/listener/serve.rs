@@ -24,8 +24,8 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Calls one connection may have open at once.
 const CALLS_PER_CONNECTION: u32 = 256;
-/// Request headers carry metadata, not data.
-const HEADER_BYTES: u32 = 64 << 10;
+/// Request headers carry metadata, not data; a thousand nodes can be named in them.
+const HEADER_BYTES: u32 = 128 << 10;
 /// What one call may have waiting for a client that does not read.
 const SEND_BYTES: usize = 64 << 10;
 /// How long an idle connection that has to go may take to say goodbye.

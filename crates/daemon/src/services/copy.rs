@@ -31,8 +31,8 @@ pub(super) fn stream(root: &str) -> Result<Answers<Data>, Status> {
             Ok(left) => left.summary().map(|error| {
                 Ok(Data {
                     metadata: Some(Metadata {
-                        hostname: String::new(),
                         error,
+                        ..Metadata::default()
                     }),
                     bytes: Bytes::new(),
                 })

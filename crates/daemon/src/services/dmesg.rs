@@ -100,8 +100,8 @@ fn at(booted: SystemTime, since_boot: Duration) -> Timestamp {
 fn overrun() -> Data {
     Data {
         metadata: Some(Metadata {
-            hostname: String::new(),
             error: "kernel messages were overwritten before they could be read".to_owned(),
+            ..Metadata::default()
         }),
         bytes: Bytes::new(),
     }

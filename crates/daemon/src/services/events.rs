@@ -109,8 +109,8 @@ fn on_the_wire(item: &Delivery) -> Event {
         Delivery::Event(event) => wire_event(event),
         Delivery::Missed { count } => Event {
             metadata: Some(Metadata {
-                hostname: String::new(),
                 error: format!("{count} events were removed before they could be sent"),
+                ..Metadata::default()
             }),
             ..Event::default()
         },

@@ -4,18 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
 use mainstay_api::machine::list_request::Type;
 use mainstay_api::machine::{FileInfo, ListRequest, Xattr};
 use mainstay_node::files::{Entry, Facts, Kind, Walk, WalkOptions};
 use tonic::Status;
 
 use super::Answers;
-use super::producer::{file_status, produce};
-
-/// So many entries go from the walk to the stream at once: a thread hop an entry would cost more
-/// than the entry.
-const BATCH: usize = 256;
+use super::producer::{file_status, produce_many};
 
 pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status> {
     let types = types(request)?;
@@ -28,26 +23,19 @@ pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status>
         xattrs: request.report_xattrs,
     };
     let what = root.display().to_string();
-    let batches = produce(what, move |reader| {
+    produce_many(what, move |entries| {
         let walk = match Walk::new(&root, options) {
             Ok(walk) => walk,
-            Err(error) => {
-                let _ = reader.give(Err(file_status(&root, &error)));
-                return;
-            }
+            Err(error) => return entries.fail(file_status(&root, &error)),
         };
-        let mut walk = walk.filter(|entry| wanted(&types, entry)).peekable();
-        while walk.peek().is_some() {
-            let batch: Vec<FileInfo> = walk.by_ref().take(BATCH).map(info).collect();
-            if reader.give(Ok(batch)).is_err() {
-                return;
+        for entry in walk {
+            entries.goes_on()?;
+            if wanted(&types, &entry) {
+                entries.add(info(entry))?;
             }
         }
-    })?;
-    Ok(Box::pin(batches.flat_map(|batch| match batch {
-        Ok(batch) => stream::iter(batch.into_iter().map(Ok).collect::<Vec<_>>()),
-        Err(status) => stream::iter(vec![Err(status)]),
-    })))
+        Ok(())
+    })
 }
 
 fn depth(request: &ListRequest) -> Result<Option<u32>, Status> {

@@ -67,8 +67,8 @@ const MISSED: &str = "lines were removed by rotation before they could be read";
 
 fn missed() -> Metadata {
     Metadata {
-        hostname: String::new(),
         error: MISSED.to_owned(),
+        ..Metadata::default()
     }
 }
 

@@ -7,13 +7,14 @@ use mainstay_api::envelope;
 use mainstay_api::machine::machine_service_server::MachineService;
 use mainstay_api::machine::{
     BootstrapRequest, BootstrapResponse, CopyRequest, CpuFreqStatsResponse, CpuInfoResponse,
-    DiskStatsResponse, Event, EventsRequest, FileInfo, HostnameResponse, ListRequest,
-    LoadAvgResponse, LogsContainersResponse, LogsRequest, MountsResponse,
-    NetworkDeviceStatsResponse, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
-    RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,
-    ServiceListResponse, ServiceRestartRequest, ServiceRestartResponse, ServiceStartRequest,
-    ServiceStartResponse, ServiceStopRequest, ServiceStopResponse, ShutdownResponse,
-    SystemStatResponse, UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
+    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FileInfo,
+    HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
+    MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse, PlatformInfo,
+    ReadRequest, RebootResponse, RecoverRequest, RecoverResponse, ResetRequest, ResetResponse,
+    RollbackRequest, RollbackResponse, ServiceListResponse, ServiceRestartRequest,
+    ServiceRestartResponse, ServiceStartRequest, ServiceStartResponse, ServiceStopRequest,
+    ServiceStopResponse, ShutdownResponse, SystemStatResponse, UpgradeRequest, UpgradeResponse,
+    Version, VersionInfo, VersionResponse,
 };
 use mainstay_api::os::{
     ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
@@ -22,7 +23,8 @@ use mainstay_api::os::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Answers, copy, dmesg, events, list, logs, memory, mounts, not_served, processes, read, readings,
+    Answers, copy, disk_usage, dmesg, events, list, logs, memory, mounts, netstat, not_served,
+    processes, read, readings,
 };
 use crate::node::Node;
 
@@ -64,6 +66,7 @@ fn version(node: &Node) -> Version {
 #[tonic::async_trait]
 impl MachineService for Machine {
     type CopyStream = Answers<Data>;
+    type DiskUsageStream = Answers<DiskUsageInfo>;
     type DmesgStream = Answers<Data>;
     type EventsStream = Answers<Event>;
     type KubeconfigStream = Answers<Data>;
@@ -267,6 +270,21 @@ impl MachineService for Machine {
         _: Request<()>,
     ) -> Result<Response<LogsContainersResponse>, Status> {
         readings::logs(&self.node.logs)
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+    async fn disk_usage(
+        &self,
+        request: Request<DiskUsageRequest>,
+    ) -> Result<Response<Answers<DiskUsageInfo>>, Status> {
+        disk_usage::stream(request.into_inner()).map(Response::new)
+    }
+
+    async fn netstat(
+        &self,
+        request: Request<NetstatRequest>,
+    ) -> Result<Response<NetstatResponse>, Status> {
+        netstat::netstat(request.into_inner())
             .await
             .map(|answer| Response::new(envelope(answer)))
     }

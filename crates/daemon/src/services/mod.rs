@@ -6,6 +6,7 @@
 mod auth;
 mod cells;
 mod copy;
+mod disk_usage;
 mod dmesg;
 mod events;
 mod list;
@@ -13,6 +14,7 @@ mod logs;
 mod machine;
 mod memory;
 mod mounts;
+mod netstat;
 mod observe;
 mod os;
 mod processes;

@@ -1,9 +1,9 @@
 //! A stream made by blocking work on a thread of its own, with back-pressure both ways: the work
 //! waits for a slow reader, and ends when the reader is gone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, future, stream};
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 
@@ -12,6 +12,12 @@ use tonic::Status;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How far the work may run ahead of the reader.
 const AHEAD: usize = 4;
+
+/// So many small items go from the work to the stream at once: a thread hop an item would cost
+/// more than the item.
+const BATCH: usize = 256;
+/// Work that finds nothing to give says so often that it still goes on.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// So much of this work goes on at once. Each holds a thread, also while its reader does not read,
 /// and the rest of the node needs threads too.
@@ -60,6 +66,67 @@ pub(super) fn produce<T: Send + 'static>(
             }
         }
     }))
+}
+
+/// The same for many small items.
+pub(super) fn produce_many<T: Send + 'static>(
+    what: String,
+    work: impl FnOnce(&mut Gathering<'_, T>) -> Result<(), Gone> + Send + 'static,
+) -> Result<super::Answers<T>, Status> {
+    let batches = produce(what, move |reader| {
+        let mut gathering = Gathering {
+            reader,
+            items: Vec::new(),
+            given: Instant::now(),
+        };
+        // Whether anybody still reads makes no difference any more.
+        let _ = work(&mut gathering).and_then(|()| gathering.give_all());
+    })?;
+    Ok(Box::pin(batches.flat_map(|batch| match batch {
+        Ok(items) => stream::iter(items.into_iter().map(Ok)).left_stream(),
+        Err(status) => stream::once(future::ready(Err(status))).right_stream(),
+    })))
+}
+
+/// Items on their way to the reader.
+#[derive(Debug)]
+pub(super) struct Gathering<'a, T> {
+    reader: &'a Reader<Vec<T>>,
+    items: Vec<T>,
+    given: Instant,
+}
+
+impl<T> Gathering<'_, T> {
+    pub(super) fn add(&mut self, item: T) -> Result<(), Gone> {
+        self.items.push(item);
+        if self.items.len() < BATCH {
+            return Ok(());
+        }
+        self.give_all()
+    }
+
+    /// Something was looked at, though there may be nothing to give.
+    pub(super) fn goes_on(&mut self) -> Result<(), Gone> {
+        if self.reader.0.is_closed() {
+            return Err(Gone);
+        }
+        if self.given.elapsed() < SIGN_OF_LIFE {
+            return Ok(());
+        }
+        self.give_all()
+    }
+
+    pub(super) fn fail(&mut self, status: Status) -> Result<(), Gone> {
+        self.give_all()?;
+        self.reader.give(Err(status))
+    }
+
+    fn give_all(&mut self) -> Result<(), Gone> {
+        self.given = Instant::now();
+        let next = Vec::with_capacity(self.items.len());
+        let items = std::mem::replace(&mut self.items, next);
+        self.reader.give(Ok(items))
+    }
 }
 
 /// What a file system's error means to the caller.

@@ -2,29 +2,39 @@
 
 mod endpoint;
 mod locate;
+mod nodes;
 
 use std::sync::Arc;
 
 use hyper_util::rt::TokioIo;
 use mainstay_api::common::Metadata;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::tls::{self, certificate_warning};
 use mainstay_identity::{CertificateInfo, Context};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
-use tonic::Request;
 use tonic::transport::Channel;
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Outcome, chain, warn};
 use endpoint::Endpoint;
 pub use locate::{config_path, load, local_state, writable_config_path};
+pub use nodes::Answer;
+
+/// The service nearly every command talks to.
+pub type Machine = MachineServiceClient<Channel>;
+
+/// The largest message a node sends.
+const MOST_MESSAGE_BYTES: usize = 32 << 20;
 
 pub struct Client {
     channel: Channel,
     endpoint: String,
     nodes: Vec<String>,
+    timeout: std::time::Duration,
+    failures: nodes::Failures,
 }
 
 /// Anything bytes go through.
@@ -59,6 +69,8 @@ impl Client {
                         channel,
                         endpoint: endpoint.to_string(),
                         nodes,
+                        timeout: global.timeout,
+                        failures: nodes::Failures::default(),
                     });
                 }
                 Err(failure) => {
@@ -122,29 +134,32 @@ impl Client {
         self.channel.clone()
     }
 
-    /// A request with the nodes it is for.
-    pub fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        for node in &self.nodes {
-            if let Ok(value) = node.parse() {
-                request.metadata_mut().append("nodes", value);
-            }
-        }
-        request
-    }
-
-    /// A request for one of the nodes, or for the endpoint itself.
-    pub fn request_to<T>(node: Option<&str>, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        if let Some(value) = node.and_then(|node| node.parse().ok()) {
-            request.metadata_mut().append("nodes", value);
-        }
-        request
+    pub fn machine(&self) -> Machine {
+        Machine::new(self.channel()).max_decoding_message_size(MOST_MESSAGE_BYTES)
     }
 
     /// The nodes that requests are for; none means the endpoint itself.
     pub fn nodes(&self) -> &[String] {
         &self.nodes
+    }
+
+    /// Bounds the wait for an answer.
+    pub async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, tonic::Status>>,
+    ) -> Outcome<T> {
+        match tokio::time::timeout(self.timeout, call).await {
+            // The library counts the time as well, where the node was told of it.
+            Ok(Err(status)) if !is_timeout(&status) => Err(status.into()),
+            Ok(Ok(answer)) => Ok(answer),
+            _ => Err(Failure::new(
+                Exit::Timeout,
+                format!(
+                    "no answer within {}; --timeout TIME waits longer",
+                    humantime::format_duration(self.timeout)
+                ),
+            )),
+        }
     }
 
     /// Who answered: the name a forwarding node gave, else the endpoint itself.
@@ -159,6 +174,17 @@ impl Client {
 /// What cannot be sent as the name of a node would be answered by the endpoint instead.
 fn is_sendable(node: &str) -> bool {
     node.parse::<tonic::metadata::AsciiMetadataValue>().is_ok()
+}
+
+fn is_timeout(status: &tonic::Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error.is::<tonic::TimeoutExpired>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn endpoints(global: &Global, context: &Context) -> Outcome<Vec<Endpoint>> {

@@ -1,15 +1,13 @@
 //! `mainstay cat`
 
-use std::io::Write;
-
 use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::machine::ReadRequest;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 
-use super::{connect, within};
-use crate::cli::Global;
+use super::connect;
+use crate::cli::{Format, Global};
 use crate::failure::Outcome;
+use crate::output::NodeLines;
 
 /// Print a file of the node
 #[derive(Debug, Args)]
@@ -28,13 +26,21 @@ pub struct Cat {
 impl Cat {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let mut service = MachineServiceClient::new(client.channel());
+        let mut machine = client.machine();
         let request = client.request(ReadRequest { path: self.path });
-        let mut stream = within(global, service.read(request)).await?.into_inner();
+        let mut stream = client.within(machine.read(request)).await?.into_inner();
+        let mut lines = NodeLines::new(Format::Table, client.asks_many());
         let mut out = std::io::stdout().lock();
         while let Some(data) = stream.next().await {
-            out.write_all(&data?.bytes)?;
+            let data = data?;
+            client.heed(data.metadata.as_ref());
+            lines.write(
+                &mut out,
+                &client.node_name(data.metadata.as_ref()),
+                &data.bytes,
+            )?;
         }
-        Ok(out.flush()?)
+        lines.finish(&mut out)?;
+        client.outcome()
     }
 }

@@ -1,10 +1,11 @@
 //! `mainstay df`
 
 use clap::Args;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::Mounts;
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::{Format, Global};
+use crate::client::Answer;
 use crate::failure::Outcome;
 use crate::output::{self, Table, percent, size};
 
@@ -26,42 +27,48 @@ pub struct Df {
 impl Df {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let mut service = MachineServiceClient::new(client.channel());
-        let answer = within(global, service.mounts(client.request(()))).await?;
-        let mut nodes = answer.into_inner().messages;
-        for node in &mut nodes {
-            node.stats.retain(|stat| self.all || stat.size > 0);
+        let mut answers = client
+            .ask((), |mut machine, request| async move {
+                machine.mounts(request).await
+            })
+            .await?;
+        for answer in &mut answers {
+            answer
+                .message
+                .stats
+                .retain(|stat| self.all || stat.size > 0);
         }
-        if global.output != Format::Table {
-            let answers = nodes
-                .iter()
-                .map(|node| (client.node_name(node.metadata.as_ref()), node));
-            return output::per_node(global.output, "machine.Mounts", answers);
+        match global.output {
+            Format::Table => output::print(&table(answers))?,
+            format => output::per_node(format, "machine.Mounts", &answers)?,
         }
-        let mut table = Table::new(&[
-            "NODE",
-            "FILESYSTEM",
-            "SIZE",
-            "USED",
-            "AVAILABLE",
-            "USE",
-            "MOUNTED ON",
-        ]);
-        for node in nodes {
-            let name = client.node_name(node.metadata.as_ref());
-            for stat in node.stats {
-                let used = stat.size.saturating_sub(stat.available);
-                table.row(vec![
-                    name.clone(),
-                    stat.filesystem,
-                    size(stat.size),
-                    size(used),
-                    size(stat.available),
-                    percent(used, stat.size),
-                    stat.mounted_on,
-                ]);
-            }
-        }
-        output::print(&table.to_string())
+        client.outcome()
     }
+}
+
+fn table(answers: Vec<Answer<Mounts>>) -> String {
+    let mut table = Table::new(&[
+        "NODE",
+        "FILESYSTEM",
+        "SIZE",
+        "USED",
+        "AVAILABLE",
+        "USE",
+        "MOUNTED ON",
+    ]);
+    for Answer { node, message } in answers {
+        for stat in message.stats {
+            let used = stat.size.saturating_sub(stat.available);
+            table.row(vec![
+                node.clone(),
+                stat.filesystem,
+                size(stat.size),
+                size(used),
+                size(stat.available),
+                percent(used, stat.size),
+                stat.mounted_on,
+            ]);
+        }
+    }
+    table.to_string()
 }

@@ -3,14 +3,13 @@
 use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::event;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{Event, EventsRequest, ServiceStateEvent};
 use mainstay_journal::EventId;
 use serde_json::{Value, json};
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::{Format, Global};
-use crate::failure::{Outcome, warn};
+use crate::failure::Outcome;
 use crate::output;
 
 /// Show what happened on the node, and with -f what happens
@@ -41,25 +40,26 @@ pub struct Events {
 impl Events {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let mut service = MachineServiceClient::new(client.channel());
+        let mut machine = client.machine();
         let request = client.request(self.request());
-        let mut stream = within(global, service.events(request)).await?.into_inner();
+        let mut stream = client.within(machine.events(request)).await?.into_inner();
         while let Some(event) = stream.next().await {
             let event = event?;
-            if let Some(metadata) = event.metadata.as_ref().filter(|m| !m.error.is_empty()) {
-                warn(&metadata.error);
-            }
+            client.heed(event.metadata.as_ref());
             let node = client.node_name(event.metadata.as_ref());
             // The empty event that opens a stream with history is only a sign of life.
             let Some(shown) = Shown::read(&event) else {
                 continue;
             };
             match global.output {
+                Format::Table if client.asks_many() => {
+                    output::print(&format!("{node}: {}\n", shown.line()))?;
+                }
                 Format::Table => output::print(&format!("{}\n", shown.line()))?,
                 format => output::stream_item(format, &shown.value(&node))?,
             }
         }
-        Ok(())
+        client.outcome()
     }
 
     fn request(&self) -> EventsRequest {

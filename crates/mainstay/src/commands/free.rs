@@ -1,10 +1,11 @@
 //! `mainstay free`
 
 use clap::Args;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::os::Memory;
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::{Format, Global};
+use crate::client::Answer;
 use crate::failure::Outcome;
 use crate::output::{self, Table, size};
 
@@ -21,50 +22,53 @@ pub struct Free {}
 impl Free {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let mut service = MachineServiceClient::new(client.channel());
-        let answer = within(global, service.memory(client.request(()))).await?;
-        let nodes = answer.into_inner().messages;
-        if global.output != Format::Table {
-            let answers = nodes
-                .iter()
-                .map(|node| (client.node_name(node.metadata.as_ref()), node));
-            return output::per_node(global.output, "os.Memory", answers);
+        let answers = client
+            .ask((), |mut machine, request| async move {
+                machine.memory(request).await
+            })
+            .await?;
+        match global.output {
+            Format::Table => output::print(&table(&answers))?,
+            format => output::per_node(format, "os.Memory", &answers)?,
         }
-        let header = [
-            "NODE",
-            "",
-            "TOTAL",
-            "USED",
-            "FREE",
-            "SHARED",
-            "BUFFERS",
-            "CACHE",
-            "AVAILABLE",
-        ];
-        let mut table = Table::new(&header);
-        for node in &nodes {
-            let name = client.node_name(node.metadata.as_ref());
-            let info = node.meminfo.unwrap_or_default();
-            let kib = |number: u64| size(number.saturating_mul(1024));
-            table.row(vec![
-                name.clone(),
-                "memory".to_owned(),
-                kib(info.memtotal),
-                kib(info.memtotal.saturating_sub(info.memavailable)),
-                kib(info.memfree),
-                kib(info.shmem),
-                kib(info.buffers),
-                kib(info.cached.saturating_add(info.sreclaimable)),
-                kib(info.memavailable),
-            ]);
-            table.row(vec![
-                name,
-                "swap".to_owned(),
-                kib(info.swaptotal),
-                kib(info.swaptotal.saturating_sub(info.swapfree)),
-                kib(info.swapfree),
-            ]);
-        }
-        output::print(&table.to_string())
+        client.outcome()
     }
+}
+
+fn table(answers: &[Answer<Memory>]) -> String {
+    let header = [
+        "NODE",
+        "",
+        "TOTAL",
+        "USED",
+        "FREE",
+        "SHARED",
+        "BUFFERS",
+        "CACHE",
+        "AVAILABLE",
+    ];
+    let mut table = Table::new(&header);
+    for Answer { node, message } in answers {
+        let info = message.meminfo.unwrap_or_default();
+        let kib = |number: u64| size(number.saturating_mul(1024));
+        table.row(vec![
+            node.clone(),
+            "memory".to_owned(),
+            kib(info.memtotal),
+            kib(info.memtotal.saturating_sub(info.memavailable)),
+            kib(info.memfree),
+            kib(info.shmem),
+            kib(info.buffers),
+            kib(info.cached.saturating_add(info.sreclaimable)),
+            kib(info.memavailable),
+        ]);
+        table.row(vec![
+            node.clone(),
+            "swap".to_owned(),
+            kib(info.swaptotal),
+            kib(info.swaptotal.saturating_sub(info.swapfree)),
+            kib(info.swapfree),
+        ]);
+    }
+    table.to_string()
 }

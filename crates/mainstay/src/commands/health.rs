@@ -1,13 +1,15 @@
 //! `mainstay health`
 
 use clap::Args;
+use futures_util::future::join_all;
 use serde_json::json;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::{Format, Global};
+use crate::client::Client;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Table};
 
@@ -28,51 +30,84 @@ impl Health {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let service = self.service.unwrap_or_default();
-        let mut health = HealthClient::new(client.channel());
-        let request = client.request(HealthCheckRequest {
-            service: service.clone(),
-        });
-        let status = within(global, health.check(request))
-            .await
-            .map_err(|failure| {
-                if failure.exit == Exit::NotFound {
-                    Failure::new(
-                        Exit::NotFound,
-                        format!("the node has no service {service:?}"),
-                    )
-                } else {
-                    failure
-                }
-            })?;
-        let status = status.into_inner().status();
-        let node = client.node_name(None);
+        let statuses = ask(&client, &service).await?;
+        let rows: Vec<_> = statuses
+            .iter()
+            .map(|(node, status)| {
+                json!({ "node": node, "service": service, "status": status.as_str_name() })
+            })
+            .collect();
         match global.output {
-            Format::Table => {
-                let mut table = Table::new(&["NODE", "SERVICE", "STATUS"]);
-                let shown = if service.is_empty() {
-                    "(node)"
-                } else {
-                    &service
-                };
-                table.row(vec![
-                    node,
-                    shown.to_owned(),
-                    status.as_str_name().to_owned(),
-                ]);
-                output::print(&table.to_string())?;
+            Format::Table => output::print(&table(&service, &statuses))?,
+            // Without -n there is one node, and no need for a list.
+            format if client.nodes().is_empty() => {
+                for row in &rows {
+                    output::document(format, row)?;
+                }
             }
-            format => output::document(
-                format,
-                &json!({ "node": node, "service": service, "status": status.as_str_name() }),
-            )?,
+            format => output::document(format, &json!(rows))?,
         }
-        if status == ServingStatus::Serving {
-            Ok(())
-        } else {
-            Err(Failure::new(
+        client.outcome()?;
+        match statuses
+            .iter()
+            .find(|(_, status)| *status != ServingStatus::Serving)
+        {
+            None => Ok(()),
+            Some((node, _)) => Err(Failure::new(
                 Exit::Failed,
-                "the node answers, but is not serving",
-            ))
+                format!("node {node} answers, but is not serving"),
+            )),
         }
     }
+}
+
+/// The answers of all nodes that gave one. Such answers cannot be merged, so every node is asked
+/// by a call of its own.
+async fn ask(client: &Client, service: &str) -> Outcome<Vec<(String, ServingStatus)>> {
+    let explain = |failure: Failure| match failure.exit {
+        Exit::NotFound => Failure::new(
+            Exit::NotFound,
+            format!("the node has no service {service:?}"),
+        ),
+        _ => failure,
+    };
+    let check = |node: Option<&str>| {
+        let mut request = tonic::Request::new(HealthCheckRequest {
+            service: service.to_owned(),
+        });
+        if let Some(node) = node.and_then(|node| node.parse().ok()) {
+            request.metadata_mut().insert("node", node);
+        }
+        let mut health = HealthClient::new(client.channel());
+        async move { client.within(health.check(request)).await }
+    };
+    if client.nodes().is_empty() {
+        let answer = check(None).await.map_err(explain)?;
+        return Ok(vec![(client.node_name(None), answer.into_inner().status())]);
+    }
+    let answers = join_all(client.nodes().iter().map(|node| check(Some(node)))).await;
+    let mut statuses = Vec::new();
+    for (node, answer) in client.nodes().iter().zip(answers) {
+        match answer.map_err(explain) {
+            Ok(answer) => statuses.push((node.clone(), answer.into_inner().status())),
+            Err(failure) => client.add_failure(node, failure),
+        }
+    }
+    Ok(statuses)
+}
+
+fn table(service: &str, statuses: &[(String, ServingStatus)]) -> String {
+    let service = match service {
+        "" => "(node)",
+        service => service,
+    };
+    let mut table = Table::new(&["NODE", "SERVICE", "STATUS"]);
+    for (node, status) in statuses {
+        table.row(vec![
+            node.clone(),
+            service.to_owned(),
+            status.as_str_name().to_owned(),
+        ]);
+    }
+    table.to_string()
 }

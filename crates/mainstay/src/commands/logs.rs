@@ -5,13 +5,11 @@ use std::io::Write;
 use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::machine::LogsRequest;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use serde_json::json;
 
-use super::{connect, within};
-use crate::cli::{Format, Global};
-use crate::failure::{Failure, Outcome, warn};
-use crate::output::{self, LineSplitter, moment};
+use super::connect;
+use crate::cli::Global;
+use crate::failure::Outcome;
+use crate::output::{self, NodeLines, moment};
 
 /// Show the log of a service, such as the node's own (`mainstay`) or its `audit` log
 #[derive(Debug, Args)]
@@ -57,35 +55,21 @@ impl Logs {
             since: self.since.map(output::wire_time),
             until: self.until.map(output::wire_time),
         };
-        let mut service = MachineServiceClient::new(client.channel());
-        let mut stream = within(global, service.logs(client.request(request)))
+        let mut machine = client.machine();
+        let mut stream = client
+            .within(machine.logs(client.request(request)))
             .await?
             .into_inner();
-        let mut lines = LineSplitter::default();
+        let mut lines = NodeLines::new(global.output, client.asks_many());
         let mut out = std::io::stdout().lock();
         while let Some(data) = stream.next().await {
             let data = data?;
-            if let Some(metadata) = data.metadata.as_ref().filter(|m| !m.error.is_empty()) {
-                warn(&metadata.error);
-            }
+            client.heed(data.metadata.as_ref());
             let node = client.node_name(data.metadata.as_ref());
-            match global.output {
-                Format::Table => out.write_all(&data.bytes)?,
-                format => {
-                    for line in lines.push(&data.bytes) {
-                        output::stream_item(format, &json!({ "node": node, "line": line }))?;
-                    }
-                }
-            }
-            out.flush().map_err(Failure::from)?;
+            lines.write(&mut out, &node, &data.bytes)?;
+            out.flush()?;
         }
-        if let (Some(line), format @ (Format::Json | Format::Yaml)) = (lines.rest(), global.output)
-        {
-            output::stream_item(
-                format,
-                &json!({ "node": client.node_name(None), "line": line }),
-            )?;
-        }
-        Ok(())
+        lines.finish(&mut out)?;
+        client.outcome()
     }
 }

@@ -4,14 +4,13 @@ use std::io::{BufWriter, Write};
 
 use clap::Args;
 use futures_util::StreamExt;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{FileInfo, ListRequest};
 use serde_json::json;
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome, warn};
-use crate::output;
+use crate::output::{self, printable};
 
 /// List files of the node
 #[derive(Debug, Args)]
@@ -44,7 +43,7 @@ pub struct Ls {
 impl Ls {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let mut service = MachineServiceClient::new(client.channel());
+        let mut machine = client.machine();
         let request = ListRequest {
             root: self.path.clone(),
             recurse: self.recursive,
@@ -52,7 +51,8 @@ impl Ls {
             types: Vec::new(),
             report_xattrs: self.xattrs,
         };
-        let mut stream = within(global, service.list(client.request(request)))
+        let mut stream = client
+            .within(machine.list(client.request(request)))
             .await?
             .into_inner();
         let mut failed = 0_u64;
@@ -60,25 +60,35 @@ impl Ls {
         let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
         while let Some(info) = stream.next().await {
             let info = info?;
+            if client.heed(info.metadata.as_ref()) {
+                continue;
+            }
+            let node = client.node_name(info.metadata.as_ref());
+            let before = client.before_line(&node);
             if !info.error.is_empty() {
-                warn(&format!("{}: {}", info.name, info.error));
+                warn(&format!(
+                    "{before}{}: {}",
+                    printable(&info.name),
+                    info.error
+                ));
                 failed += 1;
                 continue;
             }
             let text = match global.output {
                 // The directory itself is not one of its entries.
                 Format::Table if info.relative_name == "." => continue,
-                Format::Table if self.long => long(&info),
-                Format::Table => format!("{}\n", printable(&info.relative_name)),
+                Format::Table if self.long => format!("{before}{}", long(&info)),
+                Format::Table => format!("{before}{}\n", printable(&info.relative_name)),
                 format => {
                     let mut value = output::value("machine.FileInfo", &info);
-                    value["node"] = json!(client.node_name(info.metadata.as_ref()));
+                    value["node"] = json!(node);
                     output::stream_text(format, &value)?
                 }
             };
             out.write_all(text.as_bytes())?;
         }
         out.flush()?;
+        client.outcome()?;
         if failed > 0 {
             return Err(Failure::new(
                 Exit::Failed,
@@ -107,13 +117,6 @@ fn long(info: &FileInfo) -> String {
         info.size,
         printable(&info.relative_name)
     )
-}
-
-/// File names are anybody's text.
-fn printable(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 /// The wire's mode bits as `ls` shows them.

@@ -6,12 +6,14 @@ pub mod config;
 pub mod cp;
 pub mod df;
 pub mod dmesg;
+pub mod du;
 pub mod events;
 pub mod free;
 pub mod health;
 pub mod logs;
 pub mod ls;
 pub mod man;
+pub mod netstat;
 pub mod pki;
 pub mod ps;
 pub mod serve;
@@ -20,7 +22,7 @@ pub mod version;
 
 use crate::cli::{Cli, Command, Global};
 use crate::client::Client;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::Outcome;
 
 pub fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
@@ -34,6 +36,8 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Ps(ps) => talk(ps.run(&global)),
         Command::Free(free) => talk(free.run(&global)),
         Command::Df(df) => talk(df.run(&global)),
+        Command::Du(du) => talk(du.run(&global)),
+        Command::Netstat(netstat) => talk(netstat.run(&global)),
         Command::Dmesg(dmesg) => talk(dmesg.run(&global)),
         Command::Ls(ls) => talk(ls.run(&global)),
         Command::Cat(cat) => talk(cat.run(&global)),
@@ -64,21 +68,4 @@ fn watch(work: impl Future<Output = Outcome>) -> Outcome {
 
 async fn connect(global: &Global) -> Outcome<Client> {
     Client::connect(global).await
-}
-
-/// Bounds a call that answers once.
-async fn within<T>(
-    global: &Global,
-    call: impl Future<Output = Result<T, tonic::Status>>,
-) -> Outcome<T> {
-    match tokio::time::timeout(global.timeout, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::new(
-            Exit::Timeout,
-            format!(
-                "no answer within {}; --timeout TIME waits longer",
-                humantime::format_duration(global.timeout)
-            ),
-        )),
-    }
 }

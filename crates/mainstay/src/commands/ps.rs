@@ -4,13 +4,12 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::os::{Process, ProcessInfo};
 
-use super::{connect, within};
+use super::connect;
 use crate::cli::{Format, Global};
-use crate::client::Client;
-use crate::failure::Outcome;
+use crate::client::{Answer, Client};
+use crate::failure::{Exit, Outcome};
 use crate::output::{self, Table, size};
 
 /// List the processes of the node
@@ -61,26 +60,28 @@ impl Ps {
                 // Home, and clear what is below: nothing flickers.
                 output::print("\x1b[H\x1b[J")?;
             }
-            self.show(&client, global).await?;
+            match self.show(&client, global).await {
+                // A node that does not answer now may do so in the next round.
+                Err(failure) if failure.exit == Exit::Partial => {}
+                shown => shown?,
+            }
         }
     }
 
     async fn show(&self, client: &Client, global: &Global) -> Outcome {
-        let mut service = MachineServiceClient::new(client.channel());
-        let answer = within(global, service.processes(client.request(()))).await?;
-        let mut nodes = answer.into_inner().messages;
-        for node in &mut nodes {
-            self.arrange(&mut node.processes);
+        let mut answers = client
+            .ask((), |mut machine, request| async move {
+                machine.processes(request).await
+            })
+            .await?;
+        for answer in &mut answers {
+            self.arrange(&mut answer.message.processes);
         }
         match global.output {
-            Format::Table => output::print(&table(client, &nodes)),
-            format => {
-                let answers = nodes
-                    .iter()
-                    .map(|node| (client.node_name(node.metadata.as_ref()), node));
-                output::per_node(format, "os.Process", answers)
-            }
+            Format::Table => output::print(&table(&answers))?,
+            format => output::per_node(format, "os.Process", &answers)?,
         }
+        client.outcome()
     }
 
     fn arrange(&self, processes: &mut Vec<ProcessInfo>) {
@@ -100,21 +101,20 @@ impl Ps {
     }
 }
 
-fn table(client: &Client, nodes: &[Process]) -> String {
+fn table(answers: &[Answer<Process>]) -> String {
     let header = [
         "NODE", "PID", "PPID", "S", "THREADS", "CPU", "VIRTUAL", "RESIDENT", "COMMAND",
     ];
     let mut table = Table::new(&header);
-    for node in nodes {
-        let name = client.node_name(node.metadata.as_ref());
-        for process in &node.processes {
+    for answer in answers {
+        for process in &answer.message.processes {
             let shown = if process.args.is_empty() {
                 format!("[{}]", process.command)
             } else {
                 process.args.clone()
             };
             table.row(vec![
-                name.clone(),
+                answer.node.clone(),
                 process.pid.to_string(),
                 process.ppid.to_string(),
                 process.state.clone(),

@@ -1,13 +1,13 @@
 //! `mainstay version`
 
 use clap::Args;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use mainstay_api::machine::{Version as NodeVersion, VersionResponse};
+use mainstay_api::machine::Version as NodeVersion;
 use serde_json::json;
 
-use super::{connect, within};
+use super::connect;
 use crate::build_info::build;
 use crate::cli::{Format, Global};
+use crate::client::Answer;
 use crate::failure::Outcome;
 use crate::output::{self, Table};
 
@@ -33,18 +33,26 @@ impl Version {
             "rust": own.rust,
             "arch": own.arch,
         });
+        let mut outcome = Ok(());
         let servers = if self.client {
             Vec::new()
         } else {
-            ask(global).await?
+            let client = connect(global).await?;
+            let servers = client
+                .ask((), |mut machine, request| async move {
+                    machine.version(request).await
+                })
+                .await?;
+            outcome = client.outcome();
+            servers
         };
         match global.output {
-            Format::Table => output::print(&table(&own, &servers)),
+            Format::Table => output::print(&table(&own, &servers))?,
             format => {
                 let servers: Vec<_> = servers
                     .iter()
-                    .map(|(node, version)| {
-                        let mut value = output::value("machine.Version", version);
+                    .map(|Answer { node, message }| {
+                        let mut value = output::value("machine.Version", message);
                         value["node"] = json!(node);
                         value
                     })
@@ -53,24 +61,14 @@ impl Version {
                 if !self.client {
                     all["server"] = json!(servers);
                 }
-                output::document(format, &all)
+                output::document(format, &all)?;
             }
         }
+        outcome
     }
 }
 
-async fn ask(global: &Global) -> Outcome<Vec<(String, NodeVersion)>> {
-    let client = connect(global).await?;
-    let mut service = MachineServiceClient::new(client.channel());
-    let answer = within(global, service.version(client.request(()))).await?;
-    let VersionResponse { messages } = answer.into_inner();
-    Ok(messages
-        .into_iter()
-        .map(|message| (client.node_name(message.metadata.as_ref()), message))
-        .collect())
-}
-
-fn table(own: &serde_json::Value, servers: &[(String, NodeVersion)]) -> String {
+fn table(own: &serde_json::Value, servers: &[Answer<NodeVersion>]) -> String {
     let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
     let mut table = Table::new(&["NODE", "TAG", "SHA", "BUILT", "OS/ARCH", "PLATFORM", "MODE"]);
     table.row(vec![
@@ -82,7 +80,7 @@ fn table(own: &serde_json::Value, servers: &[(String, NodeVersion)]) -> String {
         String::new(),
         String::new(),
     ]);
-    for (node, message) in servers {
+    for Answer { node, message } in servers {
         let version = message.version.clone().unwrap_or_default();
         let platform = message.platform.clone().unwrap_or_default();
         table.row(vec![

@@ -1,29 +1,77 @@
-//! Lines out of a stream of bytes whose pieces end anywhere.
+//! Text that nodes send as bytes whose pieces end anywhere, on its way to stdout.
 
-#[derive(Debug, Default)]
-pub struct LineSplitter {
-    unfinished: Vec<u8>,
+use std::collections::HashMap;
+use std::io::Write;
+
+use serde_json::json;
+
+use super::stream_text;
+use crate::cli::Format;
+use crate::failure::Outcome;
+
+/// Writes what one node sends as it comes. Of several nodes whole lines are written, each with its
+/// node before it; for programs, each line is an object.
+#[derive(Debug)]
+pub struct NodeLines {
+    format: Format,
+    several: bool,
+    unfinished: HashMap<String, Vec<u8>>,
 }
 
-impl LineSplitter {
-    /// The lines that `bytes` completes, without their newlines.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
-        self.unfinished.extend_from_slice(bytes);
-        let Some(end) = self.unfinished.iter().rposition(|b| *b == b'\n') else {
-            return Vec::new();
-        };
-        let rest = self.unfinished.split_off(end + 1);
-        let done = std::mem::replace(&mut self.unfinished, rest);
-        done[..end]
-            .split(|b| *b == b'\n')
-            .map(|line| String::from_utf8_lossy(line).into_owned())
-            .collect()
+impl NodeLines {
+    pub fn new(format: Format, several: bool) -> Self {
+        Self {
+            format,
+            several,
+            unfinished: HashMap::new(),
+        }
     }
 
-    /// What came after the last newline.
-    pub fn rest(&self) -> Option<String> {
-        (!self.unfinished.is_empty())
-            .then(|| String::from_utf8_lossy(&self.unfinished).into_owned())
+    pub fn write(&mut self, out: &mut impl Write, node: &str, bytes: &[u8]) -> Outcome {
+        if self.format == Format::Table && !self.several {
+            return Ok(out.write_all(bytes)?);
+        }
+        let mut text = self.unfinished.remove(node).unwrap_or_default();
+        text.extend_from_slice(bytes);
+        let mut lines = text.split_inclusive(|b| *b == b'\n');
+        let mut rest: &[u8] = &[];
+        for line in &mut lines {
+            match line.strip_suffix(b"\n") {
+                Some(line) => self.line(out, node, line)?,
+                None => rest = line,
+            }
+        }
+        if !rest.is_empty() {
+            self.unfinished.insert(node.to_owned(), rest.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Writes what came after the last newlines.
+    pub fn finish(&mut self, out: &mut impl Write) -> Outcome {
+        let mut rest: Vec<_> = std::mem::take(&mut self.unfinished).into_iter().collect();
+        rest.sort();
+        for (node, line) in rest {
+            self.line(out, &node, &line)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn line(&self, out: &mut impl Write, node: &str, line: &[u8]) -> Outcome {
+        match self.format {
+            Format::Table => {
+                out.write_all(node.as_bytes())?;
+                out.write_all(b": ")?;
+                out.write_all(line)?;
+                out.write_all(b"\n")?;
+            }
+            format => {
+                let line = String::from_utf8_lossy(line);
+                let item = stream_text(format, &json!({ "node": node, "line": line }))?;
+                out.write_all(item.as_bytes())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -31,14 +79,46 @@ impl LineSplitter {
 mod tests {
     use super::*;
 
+    fn written(format: Format, several: bool, pieces: &[(&str, &str)]) -> String {
+        let mut out = Vec::new();
+        let mut lines = NodeLines::new(format, several);
+        for (node, piece) in pieces {
+            lines.write(&mut out, node, piece.as_bytes()).unwrap();
+        }
+        lines.finish(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn pieces_may_end_anywhere() {
-        let mut lines = LineSplitter::default();
-        assert!(lines.push(b"on").is_empty());
-        assert_eq!(lines.push(b"e\ntwo\n\nth"), ["one", "two", ""]);
-        assert_eq!(lines.push(b"ree\n"), ["three"]);
-        assert_eq!(lines.rest(), None);
-        lines.push(b"end");
-        assert_eq!(lines.rest().as_deref(), Some("end"));
+        let pieces = [("a", "on"), ("a", "e\ntwo\n\nth"), ("a", "ree\nend")];
+        assert_eq!(
+            written(Format::Json, false, &pieces)
+                .lines()
+                .map(
+                    |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["line"].clone()
+                )
+                .collect::<Vec<_>>(),
+            ["one", "two", "", "three", "end"]
+        );
+        assert_eq!(
+            written(Format::Table, false, &pieces),
+            "one\ntwo\n\nthree\nend"
+        );
+    }
+
+    #[test]
+    fn lines_of_several_nodes_are_never_mixed() {
+        let pieces = [
+            ("a", "on"),
+            ("b", "zw"),
+            ("a", "e\n"),
+            ("b", "ei\ndr"),
+            ("a", "t"),
+        ];
+        assert_eq!(
+            written(Format::Table, true, &pieces),
+            "a: one\nb: zwei\na: t\nb: dr\n"
+        );
     }
 }

@@ -13,11 +13,12 @@ use prost::Message;
 use serde_json::Value;
 
 use crate::cli::Format;
+use crate::client::Answer;
 use crate::failure::{Exit, Failure, Outcome};
 
-pub use lines::LineSplitter;
+pub use lines::NodeLines;
 pub use message::{value, value_of_bytes};
-pub use sizes::{percent, size};
+pub use sizes::{parse_size, percent, size};
 pub use table::{Table, printable};
 pub use times::{local_time, moment, wire_time};
 
@@ -36,15 +37,12 @@ pub fn document(format: Format, value: &Value) -> Outcome {
 }
 
 /// The answers of several nodes: a list with one entry each, `node` telling whose it is.
-pub fn per_node<'a, M: Message + 'a>(
-    format: Format,
-    message_name: &str,
-    answers: impl Iterator<Item = (String, &'a M)>,
-) -> Outcome {
+pub fn per_node<M: Message>(format: Format, message_name: &str, answers: &[Answer<M>]) -> Outcome {
     let entries: Vec<Value> = answers
-        .map(|(node, message)| {
-            let mut entry = value(message_name, message);
-            entry["node"] = Value::from(node);
+        .iter()
+        .map(|answer| {
+            let mut entry = value(message_name, &answer.message);
+            entry["node"] = Value::from(answer.node.as_str());
             entry
         })
         .collect();

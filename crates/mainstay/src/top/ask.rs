@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mainstay_api::common::Metadata;
-use mainstay_api::{machine, os};
-use tonic::{Response, Status};
+use mainstay_api::{FromNode, Reply};
+use tonic::{Code, Response, Status};
 
 use crate::failure::{Exit, Failure};
 
@@ -36,42 +36,6 @@ impl From<Status> for Trouble {
     }
 }
 
-/// A reply with one message for each node asked.
-pub trait Reply {
-    type Message;
-
-    /// The message of the only node asked, with what came of the way there.
-    fn only(self) -> Option<(Option<Metadata>, Self::Message)>;
-}
-
-macro_rules! replies {
-    ($($reply:path => $message:path),+ $(,)?) => {$(
-        impl Reply for $reply {
-            type Message = $message;
-
-            fn only(self) -> Option<(Option<Metadata>, $message)> {
-                let mut message = self.messages.into_iter().next()?;
-                Some((message.metadata.take(), message))
-            }
-        }
-    )+};
-}
-
-replies! {
-    machine::CpuInfoResponse => machine::CpUsInfo,
-    machine::DiskStatsResponse => machine::DiskStats,
-    machine::HostnameResponse => machine::Hostname,
-    machine::LoadAvgResponse => machine::LoadAvg,
-    machine::LogsContainersResponse => machine::LogsContainer,
-    machine::MountsResponse => machine::Mounts,
-    machine::NetworkDeviceStatsResponse => machine::NetworkDeviceStats,
-    machine::ServiceListResponse => machine::ServiceList,
-    machine::SystemStatResponse => machine::SystemStat,
-    machine::VersionResponse => machine::Version,
-    os::MemoryResponse => os::Memory,
-    os::ProcessesResponse => os::Process,
-}
-
 /// The answer to `call`, which is given up after a while.
 pub async fn ask<R: Reply>(
     patience: Duration,
@@ -81,16 +45,25 @@ pub async fn ask<R: Reply>(
         Ok(reply) => reply?.into_inner(),
         Err(_) => return Err(Trouble::Node(no_answer(patience))),
     };
-    match reply.only() {
-        Some((Some(Metadata { error, .. }), _)) if !error.is_empty() => {
-            Err(Trouble::Node(Failure::new(Exit::Unreachable, error)))
-        }
-        Some((_, message)) => Ok(message),
-        None => Err(Trouble::Node(Failure::new(
+    let Some(message) = reply.into_messages().into_iter().next() else {
+        return Err(Trouble::Node(Failure::new(
             Exit::Failed,
             "the node answered without a message",
-        ))),
+        )));
+    };
+    match message.metadata().filter(|told| !told.error.is_empty()) {
+        None => Ok(message),
+        Some(told) => Err(Trouble::Node(failed(told))),
     }
+}
+
+/// What a node that was asked through another failed with.
+pub fn failed(told: &Metadata) -> Failure {
+    let code = told
+        .status
+        .as_ref()
+        .map(|status| Code::from_i32(status.code));
+    Failure::new(code.map_or(Exit::Failed, Exit::of), &told.error)
 }
 
 fn no_answer(patience: Duration) -> Failure {
@@ -120,6 +93,7 @@ mod tests {
             metadata: Some(Metadata {
                 hostname: forwarded_for.to_owned(),
                 error: error.to_owned(),
+                status: None,
             }),
             hostname: "orchard".to_owned(),
         }

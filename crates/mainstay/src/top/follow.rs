@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use futures_util::StreamExt;
 use mainstay_api::machine::LogsRequest;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use tokio::sync::mpsc;
 
-use super::ask::Trouble;
+use super::ask::{Trouble, failed};
 use super::link::{Backoff, Connection, Link, State};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -71,8 +70,8 @@ impl Follower {
             since: None,
             until: None,
         };
-        let mut machine = MachineServiceClient::new(connection.client.channel());
-        let request = Client::request_to(self.node.as_deref(), request);
+        let mut machine = connection.client.machine();
+        let request = Client::request_to(self.node.as_ref(), request);
         let mut stream = match machine.logs(request).await {
             Ok(answer) => answer.into_inner(),
             Err(status) => return Some(status.into()),
@@ -85,9 +84,8 @@ impl Follower {
                 Ok(data) => data,
                 Err(status) => return Some(status.into()),
             };
-            if let Some(metadata) = data.metadata.filter(|metadata| !metadata.error.is_empty()) {
-                let failure = Failure::new(Exit::Unreachable, metadata.error);
-                return Some(Trouble::Node(failure));
+            if let Some(told) = data.metadata.filter(|told| !told.error.is_empty()) {
+                return Some(Trouble::Node(failed(&told)));
             }
             *backoff = Backoff::default();
             if !self.tell(LogNews::Bytes(data.bytes)).await {

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
@@ -12,9 +11,6 @@ use super::link::{Connection, Link, State};
 use super::model::{Answer, Round};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
-
-/// A node of 100,000 processes answers with more than the usual limit of a message.
-const MOST_MESSAGE_BYTES: usize = 32 << 20;
 
 /// What changes slowly is asked this many times less often.
 const SELDOM: u64 = 5;
@@ -131,8 +127,7 @@ impl Poller {
     /// Asks for everything at once. A node that answers anything is there, and what it does not
     /// answer is told with the rest.
     async fn round(&self, connection: &Connection, count: u64) -> Result<Round, Trouble> {
-        let machine = MachineServiceClient::new(connection.client.channel())
-            .max_decoding_message_size(MOST_MESSAGE_BYTES);
+        let machine = connection.client.machine();
         let once = count == 0;
         let seldom = count.is_multiple_of(SELDOM);
         // A list of processes is long, and from afar only their number is seen.
@@ -144,7 +139,7 @@ impl Poller {
                     if !$when {
                         return None;
                     }
-                    let request = Client::request_to(self.node.as_deref(), ());
+                    let request = Client::request_to(self.node.as_ref(), ());
                     Some(ask(self.patience, machine.$method(request)).await)
                 }
             }};

@@ -1,15 +1,15 @@
 //! A walk over a tree: depth first, names in byte order, the root first.
 //!
-//! What cannot be looked at is an entry with its error, and the walk goes on. Memory is one
-//! directory's names for each level, however many entries there are in all.
+//! What cannot be looked at is an entry with its error, and the walk goes on.
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, openat, readlinkat, statat};
+use rustix::fs::{FileType, Stat, readlinkat};
+
+use super::descent::{Descent, Step};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WalkOptions {
@@ -50,80 +50,48 @@ pub enum Kind {
     Other,
 }
 
-/// A directory on the way down.
-#[derive(Debug)]
-struct Level {
-    dir: OwnedFd,
-    path: PathBuf,
-    names: Names,
-    next: usize,
-}
-
-/// The names of a directory in one piece of memory: a million of them are a few megabytes.
-#[derive(Debug, Default)]
-struct Names {
-    bytes: Vec<u8>,
-    spans: Vec<(usize, usize)>,
-}
-
 #[derive(Debug)]
 pub struct Walk {
-    root: PathBuf,
+    descent: Descent,
     options: WalkOptions,
-    /// The root itself, until it has been given out.
-    first: bool,
-    levels: Vec<Level>,
-    /// A directory whose own entry was just given out.
-    descend: Option<PathBuf>,
 }
 
 impl Walk {
     /// A root that is a symbolic link is resolved; one that is not there is an error.
     pub fn new(root: &Path, options: WalkOptions) -> io::Result<Self> {
-        let root = if std::fs::symlink_metadata(root)?.is_symlink() {
-            std::fs::canonicalize(root)?
-        } else {
-            root.to_owned()
-        };
         Ok(Self {
-            root,
+            descent: Descent::new(root)?,
             options,
-            first: true,
-            levels: Vec::new(),
-            descend: None,
         })
     }
 
-    fn root_entry(&mut self) -> Entry {
-        let root = self.root.clone();
-        let facts = self.facts(CWD, root.as_os_str(), &root);
-        let is_dir = matches!(&facts, Ok(facts) if facts.kind == Kind::Directory);
-        if is_dir && self.options.depth != Some(0) {
-            self.descend = Some(root.clone());
-        }
-        let relative = match root.file_name() {
+    fn entry(&self, facts: io::Result<Facts>, is_dir: bool) -> Entry {
+        let path = self.descent.path().to_owned();
+        let below = self.descent.relative();
+        let relative = match path.file_name() {
+            _ if !below.as_os_str().is_empty() => below.to_owned(),
             Some(name) if !is_dir => PathBuf::from(name),
             _ => PathBuf::from("."),
         };
         Entry {
-            path: root,
+            path,
             relative,
             facts,
         }
     }
 
-    fn facts(&self, dir: BorrowedFd<'_>, name: &OsStr, path: &Path) -> io::Result<Facts> {
-        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let kind = kind_of(&stat);
+    fn facts(&self, stat: &Stat) -> io::Result<Facts> {
+        let kind = kind_of(stat);
         let link = match kind {
             Kind::Symlink => {
+                let (dir, name) = self.descent.place();
                 let target = readlinkat(dir, name, Vec::new())?;
                 Some(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
             }
             _ => None,
         };
         let xattrs = if self.options.xattrs && kind != Kind::Symlink {
-            xattrs(path)
+            xattrs(self.descent.path())
         } else {
             Vec::new()
         };
@@ -139,42 +107,11 @@ impl Walk {
         })
     }
 
-    /// Opens the directory that was last given out; an entry with the error if it cannot be.
-    fn go_down(&mut self) -> Option<Entry> {
-        let path = self.descend.take()?;
-        let opened = match self.levels.last() {
-            Some(level) => {
-                let name = path.file_name().unwrap_or(path.as_os_str());
-                open_dir(level.dir.as_fd(), name)
-            }
-            None => open_dir(CWD, path.as_os_str()),
-        };
-        match opened.and_then(|dir| Names::read(&dir).map(|names| (dir, names))) {
-            Ok((dir, names)) => {
-                self.levels.push(Level {
-                    dir,
-                    path,
-                    names,
-                    next: 0,
-                });
-                None
-            }
-            Err(error) => {
-                let relative = self.relative(&path);
-                Some(Entry {
-                    path,
-                    relative,
-                    facts: Err(error),
-                })
-            }
-        }
-    }
-
-    fn relative(&self, path: &Path) -> PathBuf {
-        match path.strip_prefix(&self.root) {
-            Ok(below) if !below.as_os_str().is_empty() => below.to_owned(),
-            _ => PathBuf::from("."),
-        }
+    fn goes_deeper(&self) -> bool {
+        let depth = self.descent.depth();
+        self.options
+            .depth
+            .is_none_or(|most| depth < usize::try_from(most).unwrap_or(usize::MAX))
     }
 }
 
@@ -182,79 +119,24 @@ impl Iterator for Walk {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        if std::mem::take(&mut self.first) {
-            return Some(self.root_entry());
-        }
-        if let Some(failed) = self.go_down() {
-            return Some(failed);
-        }
         loop {
-            let depth = self.levels.len();
-            let level = self.levels.last_mut()?;
-            let Some(name) = level.names.get(level.next) else {
-                self.levels.pop();
-                continue;
-            };
-            let name = OsStr::from_bytes(name).to_owned();
-            level.next += 1;
-            let path = level.path.join(&name);
-            let level = self.levels.last()?;
-            let facts = self.facts(level.dir.as_fd(), &name, &path);
-            // What has vanished since the directory was read was never there.
-            if matches!(&facts, Err(error) if error.kind() == io::ErrorKind::NotFound) {
-                continue;
-            }
-            let deeper = self
-                .options
-                .depth
-                .is_none_or(|most| depth < usize::try_from(most).unwrap_or(usize::MAX));
-            if deeper && matches!(&facts, Ok(facts) if facts.kind == Kind::Directory) {
-                self.descend = Some(path.clone());
-            }
-            let relative = self.relative(&path);
-            return Some(Entry {
-                path,
-                relative,
-                facts,
-            });
-        }
-    }
-}
-
-impl Names {
-    fn read(dir: &OwnedFd) -> io::Result<Self> {
-        let mut names = Self::default();
-        let mut space = Vec::with_capacity(64 << 10);
-        let mut entries = RawDir::new(dir, space.spare_capacity_mut());
-        while let Some(entry) = entries.next() {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                let start = names.bytes.len();
-                names.bytes.extend_from_slice(name);
-                names.spans.push((start, names.bytes.len()));
+            match self.descent.step()? {
+                Step::Left => {}
+                Step::Unreadable(error) => return Some(self.entry(Err(error), true)),
+                Step::Met(stat) => {
+                    let facts = stat.and_then(|stat| self.facts(&stat));
+                    let is_dir = matches!(&facts, Ok(facts) if facts.kind == Kind::Directory);
+                    if is_dir && self.goes_deeper() {
+                        self.descent.enter();
+                    }
+                    return Some(self.entry(facts, is_dir));
+                }
             }
         }
-        let bytes = &names.bytes;
-        names
-            .spans
-            .sort_unstable_by(|a, b| bytes[a.0..a.1].cmp(&bytes[b.0..b.1]));
-        Ok(names)
-    }
-
-    fn get(&self, index: usize) -> Option<&[u8]> {
-        let (start, end) = *self.spans.get(index)?;
-        self.bytes.get(start..end)
     }
 }
 
-fn open_dir(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-    // Not followed: a directory may have become a link since it was looked at.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(at, name, flags, Mode::empty())?)
-}
-
-fn kind_of(stat: &Stat) -> Kind {
+pub(super) fn kind_of(stat: &Stat) -> Kind {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::Regular,
         FileType::Directory => Kind::Directory,

@@ -12,7 +12,7 @@ use super::poll::{Gaze, News};
 use super::screen::Sort;
 use crate::cli::{Format, Global};
 use crate::client::Client;
-use crate::failure::{Failure, Outcome, warn};
+use crate::failure::{Exit, Failure, Outcome, tell};
 use crate::output;
 
 /// Asks every node twice, `interval` apart, and prints what came of it.
@@ -21,18 +21,22 @@ pub async fn once(global: &Global, interval: Duration) -> Outcome {
     let mut feed = Feed::start(client, global, interval, Gaze::Everybody);
     let mut app = App::new(feed.names.clone(), 80, 24);
     let failures = gather(&mut feed, &mut app).await;
-    let all_are_lost = failures.len() == app.nodes.len();
-    if all_are_lost && let Some((_, failure)) = failures.into_iter().next() {
+    if failures.len() == app.nodes.len()
+        && let Some((_, failure)) = failures.into_iter().next()
+    {
         return Err(failure);
-    }
-    for node in app.nodes.iter().filter(|node| node.is_lost()) {
-        warn(&format!("node {} did not answer: {}", node.name, why(node)));
     }
     app.apply(Action::Sort(Sort::Cpu));
     match global.output {
-        Format::Table => output::print(&text::text(&app)),
-        format => output::document(format, &json::json(&app)),
+        Format::Table => output::print(&text::text(&app))?,
+        format => output::document(format, &json::json(&app))?,
     }
+    let mut outcome = Ok(());
+    for node in app.nodes.iter().filter(|node| node.is_lost()) {
+        tell(&format!("node {}: {}", node.name, why(node)));
+        outcome = Err(Failure::told(Exit::Partial));
+    }
+    outcome
 }
 
 /// Until each node was read twice, or not. What failed, by node.

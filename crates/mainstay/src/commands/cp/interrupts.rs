@@ -1,0 +1,29 @@
+//! Being told to stop, from the keyboard or by another program.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::{Exit, Failure};
+
+pub(super) struct Interrupts {
+    int: Signal,
+    term: Signal,
+}
+
+impl Interrupts {
+    /// From here on a signal does not end the process by itself.
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            int: signal(SignalKind::interrupt())?,
+            term: signal(SignalKind::terminate())?,
+        })
+    }
+
+    pub(super) async fn next(&mut self) -> Failure {
+        tokio::select! {
+            _ = self.int.recv() => Failure::new(Exit::Interrupted, "interrupted"),
+            _ = self.term.recv() => Failure::new(Exit::Terminated, "told to stop"),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The way through a tree, down and up again: names in byte order, a directory left only when all
+//! below it has been met.
+//!
+//! Everything is looked at relative to its own directory, so no path is too long, and no link is
+//! followed below the root. Memory is one directory's names for each level, and only so many
+//! directories are held open, however deep the tree is.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
+
+/// So many directories stay open at the top, and as many at the bottom. Those between are opened
+/// again on the way up.
+const MOST_OPEN: usize = 16;
+
+/// What comes next. Where, the [`Descent`] knows.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Something is there; its looks, or why it has none.
+    Met(io::Result<Stat>),
+    /// The directory cannot be read, or not to its end.
+    Unreadable(io::Error),
+    /// All below a directory that was entered has been met. Comes once for each.
+    Left,
+}
+
+#[derive(Debug)]
+pub(super) struct Descent {
+    /// Of what was last met or left.
+    path: Vec<u8>,
+    root_length: usize,
+    levels: Vec<Level>,
+    next: Next,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Root,
+    /// Into the directory that was just met.
+    Down,
+    Along,
+}
+
+/// A directory on the way down.
+#[derive(Debug)]
+struct Level {
+    place: Place,
+    path_length: usize,
+    names: Names,
+    next: usize,
+}
+
+#[derive(Debug)]
+enum Place {
+    Open(OwnedFd),
+    /// Too many are open; this is how to know it again.
+    Closed {
+        device: u64,
+        inode: u64,
+    },
+    Lost,
+}
+
+/// The names of a directory in one piece of memory: a million of them are a few megabytes.
+#[derive(Debug, Default)]
+struct Names {
+    bytes: Vec<u8>,
+    spans: Vec<(usize, usize)>,
+}
+
+impl Descent {
+    /// A root that is a symbolic link is resolved; one that is not there is an error.
+    pub(super) fn new(root: &Path) -> io::Result<Self> {
+        let root = if std::fs::symlink_metadata(root)?.is_symlink() {
+            std::fs::canonicalize(root)?
+        } else {
+            root.to_owned()
+        };
+        let path = root.into_os_string().into_vec();
+        Ok(Self {
+            root_length: path.len(),
+            path,
+            levels: Vec::new(),
+            next: Next::Root,
+        })
+    }
+
+    /// Goes into the directory that was just met, instead of past it.
+    pub(super) fn enter(&mut self) {
+        self.next = Next::Down;
+    }
+
+    pub(super) fn step(&mut self) -> Option<Step> {
+        match std::mem::replace(&mut self.next, Next::Along) {
+            Next::Root => {
+                let stat = statat(CWD, self.path(), AtFlags::SYMLINK_NOFOLLOW);
+                return Some(Step::Met(stat.map_err(io::Error::from)));
+            }
+            Next::Down => {
+                if let Some(error) = self.go_down() {
+                    return Some(Step::Unreadable(error));
+                }
+            }
+            Next::Along => {}
+        }
+        loop {
+            let level = self.levels.last_mut()?;
+            let Some(name) = level.names.get(level.next) else {
+                self.path.truncate(level.path_length);
+                return Some(self.go_up());
+            };
+            level.next += 1;
+            let Place::Open(dir) = &level.place else {
+                level.names = Names::default();
+                return Some(Step::Unreadable(io::Error::other(
+                    "moved elsewhere while it was read",
+                )));
+            };
+            self.path.truncate(level.path_length);
+            if self.path.last() != Some(&b'/') {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name);
+            match statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+                // What has vanished since the directory was read was never there.
+                Err(rustix::io::Errno::NOENT) => {}
+                stat => return Some(Step::Met(stat.map_err(io::Error::from))),
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+
+    /// Below the root; empty for the root itself.
+    pub(super) fn relative(&self) -> &Path {
+        let below = self.path.get(self.root_length..).unwrap_or_default();
+        Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)))
+    }
+
+    /// How many levels below the root.
+    pub(super) fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// The directory of what was just met, and its name there.
+    pub(super) fn place(&self) -> (BorrowedFd<'_>, &OsStr) {
+        let Some(Level {
+            place: Place::Open(dir),
+            path_length,
+            ..
+        }) = self.levels.last()
+        else {
+            return (CWD, self.path().as_os_str());
+        };
+        let name = self.path.get(*path_length..).unwrap_or_default();
+        let name = name.strip_prefix(b"/").unwrap_or(name);
+        (dir.as_fd(), OsStr::from_bytes(name))
+    }
+
+    fn go_down(&mut self) -> Option<io::Error> {
+        let (at, name) = self.place();
+        let opened = open_dir(at, name).and_then(|dir| Ok((Names::read(&dir)?, dir)));
+        let (place, names, error) = match opened {
+            Ok((names, dir)) => (Place::Open(dir), names, None),
+            // It is left like any other, with nothing in it.
+            Err(error) => (Place::Lost, Names::default(), Some(error)),
+        };
+        self.levels.push(Level {
+            place,
+            path_length: self.path.len(),
+            names,
+            next: 0,
+        });
+        if let Some(between) = self.levels.len().checked_sub(MOST_OPEN + 1)
+            && between >= MOST_OPEN
+            && let Some(level) = self.levels.get_mut(between)
+        {
+            level.place.close();
+        }
+        error
+    }
+
+    fn go_up(&mut self) -> Step {
+        let left = self.levels.pop();
+        if let Some(above) = self.levels.last_mut()
+            && let Some(left) = left
+        {
+            above.place.open_again(&left.place);
+        }
+        Step::Left
+    }
+}
+
+impl Place {
+    fn close(&mut self) {
+        if let Self::Open(dir) = self {
+            *self = match fstat(dir) {
+                Ok(stat) => Self::Closed {
+                    device: stat.st_dev,
+                    inode: stat.st_ino,
+                },
+                Err(_) => Self::Lost,
+            };
+        }
+    }
+
+    /// Up from a directory below. It may have been moved since; then this one is lost.
+    fn open_again(&mut self, below: &Self) {
+        let Self::Closed { device, inode } = *self else {
+            return;
+        };
+        *self = Self::Lost;
+        if let Self::Open(below) = below
+            && let Ok(dir) = open_dir(below.as_fd(), OsStr::new(".."))
+            && let Ok(stat) = fstat(&dir)
+            && (stat.st_dev, stat.st_ino) == (device, inode)
+        {
+            *self = Self::Open(dir);
+        }
+    }
+}
+
+impl Names {
+    fn read(dir: &OwnedFd) -> io::Result<Self> {
+        let mut names = Self::default();
+        let mut space = Vec::with_capacity(64 << 10);
+        let mut entries = RawDir::new(dir, space.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let start = names.bytes.len();
+                names.bytes.extend_from_slice(name);
+                names.spans.push((start, names.bytes.len()));
+            }
+        }
+        let bytes = &names.bytes;
+        names
+            .spans
+            .sort_unstable_by(|a, b| bytes[a.0..a.1].cmp(&bytes[b.0..b.1]));
+        Ok(names)
+    }
+
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        let (start, end) = *self.spans.get(index)?;
+        self.bytes.get(start..end)
+    }
+}
+
+fn open_dir(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    // Not followed: a directory may have become a link since it was looked at.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(at, name, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{FileType, RenameFlags, mkdirat, renameat_with};
+
+    /// So many directories in each other, each with a file after the next directory in order.
+    fn deep(levels: usize) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let mut at = open_dir(CWD, dir.path().as_os_str()).unwrap();
+        for _ in 0..levels {
+            mkdirat(&at, "d", Mode::RWXU).unwrap();
+            let flags = OFlags::CREATE | OFlags::WRONLY;
+            drop(openat(&at, "file", flags, Mode::RWXU).unwrap());
+            at = open_dir(at.as_fd(), OsStr::new("d")).unwrap();
+        }
+        dir
+    }
+
+    fn is_dir(stat: &Stat) -> bool {
+        FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+    }
+
+    /// How many descriptors of this process are open below a directory.
+    fn open_below(root: &Path) -> usize {
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        fds.filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .filter(|target| target.starts_with(root))
+            .count()
+    }
+
+    /// Removes what is too deep for a path, from the bottom up.
+    fn remove(dir: &tempfile::TempDir) {
+        let status = std::process::Command::new("rm")
+            .arg("-rf")
+            .arg(dir.path())
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    #[test]
+    fn a_tree_deeper_than_any_path_is_met_whole_with_few_directories_open() {
+        let levels = 3000;
+        let dir = deep(levels);
+        let mut descent = Descent::new(dir.path()).unwrap();
+        let (mut files, mut left, mut most_open) = (0, 0, 0);
+        while let Some(step) = descent.step() {
+            match step {
+                Step::Met(Ok(stat)) if is_dir(&stat) => descent.enter(),
+                Step::Met(Ok(_)) => files += 1,
+                Step::Met(Err(error)) | Step::Unreadable(error) => panic!("{error}"),
+                Step::Left => left += 1,
+            }
+            if descent.depth().is_multiple_of(500) {
+                most_open = most_open.max(open_below(dir.path()));
+            }
+        }
+        assert_eq!((files, left), (levels, levels + 1));
+        assert!(most_open <= 2 * MOST_OPEN + 1, "{most_open}");
+        remove(&dir);
+    }
+
+    #[test]
+    fn a_directory_moved_away_during_the_descent_costs_what_was_between_and_no_more() {
+        let levels = 100;
+        let dir = deep(levels);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut descent = Descent::new(dir.path()).unwrap();
+        let (mut files, mut left, mut unreadable) = (0, 0, 0);
+        while let Some(step) = descent.step() {
+            match step {
+                Step::Met(Ok(stat)) if is_dir(&stat) => descent.enter(),
+                Step::Met(Ok(_)) => files += 1,
+                Step::Met(Err(error)) => panic!("{error}"),
+                Step::Unreadable(_) => unreadable += 1,
+                Step::Left if left == 0 => {
+                    left = 1;
+                    // From the level of which the directory above has been closed.
+                    let moved = dir.path().join(["d"; 50].join("/"));
+                    let to = elsewhere.path().join("moved");
+                    renameat_with(CWD, &moved, CWD, &to, RenameFlags::empty()).unwrap();
+                }
+                Step::Left => left += 1,
+            }
+        }
+        assert_eq!(left, levels + 1, "every directory is left");
+        assert_eq!(
+            files + unreadable,
+            levels,
+            "nothing is passed over in silence"
+        );
+        assert_eq!(unreadable, 50 - MOST_OPEN, "the top stays open");
+        remove(&dir);
+        remove(&elsewhere);
+    }
+}

@@ -1,0 +1,654 @@
+//! One call, many nodes, through the node the client is connected to.
+
+use std::collections::BTreeMap;
+
+use mainstay_api::common::Metadata;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{EventsRequest, ListRequest, LogsRequest, ReadRequest};
+use mainstay_identity::{CertificateInfo, Role};
+use tokio_stream::StreamExt;
+use tonic::transport::Channel;
+use tonic::{Code, Request};
+
+use crate::harness::{PATIENCE, TestFleet, TestNetwork, TestNode, dead_address, soon, to_nodes};
+
+async fn machine(node: &TestNode) -> MachineServiceClient<Channel> {
+    MachineServiceClient::new(node.connect().await)
+}
+
+fn hostname(metadata: Option<&Metadata>) -> String {
+    metadata.map(|m| m.hostname.clone()).unwrap_or_default()
+}
+
+/// The file through which a test sees which node really answered: each has its own state.
+fn whose(node: &TestNode) -> String {
+    node.state().join("pki/node.crt").display().to_string()
+}
+
+#[tokio::test]
+async fn every_node_answers_under_the_name_the_client_gave_it() {
+    let fleet = TestFleet::start(3);
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let request = to_nodes((), fleet.names());
+    let reply = machine.processes(request).await.unwrap().into_inner();
+    let mut answered: Vec<_> = reply
+        .messages
+        .iter()
+        .map(|message| hostname(message.metadata.as_ref()))
+        .collect();
+    answered.sort();
+    let mut asked = fleet.names();
+    asked.sort();
+    assert_eq!(answered, asked);
+    // Each is a whole answer: this machine's processes, with the nodes among them.
+    for message in &reply.messages {
+        let pids: Vec<_> = message.processes.iter().map(|p| p.pid).collect();
+        for node in &fleet.nodes {
+            assert!(pids.contains(&node.pid().cast_signed()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_value_of_nodes_is_merged_and_one_of_node_is_passed_on_as_it_is() {
+    let fleet = TestFleet::start(2);
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let there = fleet.names()[1].clone();
+
+    let reply = machine.version(to_nodes((), [&there])).await.unwrap();
+    let messages = reply.into_inner().messages;
+    assert_eq!(messages.len(), 1);
+    assert_eq!(hostname(messages[0].metadata.as_ref()), there);
+
+    let mut request = Request::new(ReadRequest {
+        path: whose(&fleet.nodes[1]),
+    });
+    request
+        .metadata_mut()
+        .insert("node", there.parse().unwrap());
+    let mut stream = machine.read(request).await.unwrap().into_inner();
+    let data = stream.next().await.unwrap().unwrap();
+    assert_eq!(data.metadata, None);
+    assert!(data.bytes.starts_with(b"-----BEGIN CERTIFICATE-----"));
+
+    let mut request = Request::new(());
+    request
+        .metadata_mut()
+        .insert("node", there.parse().unwrap());
+    let reply = machine.version(request).await.unwrap().into_inner();
+    assert_eq!(reply.messages[0].metadata, None);
+    // What cannot be merged can be passed on.
+    let mut health =
+        tonic_health::pb::health_client::HealthClient::new(fleet.nodes[0].connect().await);
+    let mut request = Request::new(tonic_health::pb::HealthCheckRequest::default());
+    request
+        .metadata_mut()
+        .insert("node", there.parse().unwrap());
+    assert_eq!(health.check(request).await.unwrap().into_inner().status, 1);
+    let request = to_nodes(tonic_health::pb::HealthCheckRequest::default(), [&there]);
+    let status = health.check(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn the_node_itself_answers_through_the_merge_under_any_of_its_names() {
+    let node = TestNode::start();
+    let mut machine = machine(&node).await;
+    let port = node.listen().port();
+    let name = hostname_of_this_machine();
+    for own in [
+        name.clone(),
+        format!("{name}:{port}"),
+        "127.0.0.1".to_owned(),
+        format!("127.0.0.1:{port}"),
+    ] {
+        let reply = machine.version(to_nodes((), [&own])).await.unwrap();
+        let messages = reply.into_inner().messages;
+        assert_eq!(messages.len(), 1, "{own}");
+        let metadata = messages[0].metadata.clone().unwrap();
+        assert_eq!(metadata.hostname, own);
+        assert_eq!(metadata.error, "", "{own}");
+        assert!(messages[0].version.is_some());
+    }
+    // The same name twice is asked twice, and another port is another node.
+    let elsewhere = format!("127.0.0.1:{}", dead_address().port());
+    let reply = machine
+        .version(to_nodes((), ["127.0.0.1", "127.0.0.1", &elsewhere]))
+        .await
+        .unwrap();
+    let messages = reply.into_inner().messages;
+    assert_eq!(messages.len(), 3);
+    let failed: Vec<_> = messages.iter().filter(|m| m.version.is_none()).collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(hostname(failed[0].metadata.as_ref()), elsewhere);
+}
+
+fn hostname_of_this_machine() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    name.trim().to_owned()
+}
+
+#[tokio::test]
+async fn a_dead_node_is_one_message_and_the_others_are_unaffected() {
+    let mut fleet = TestFleet::start(3);
+    let mut names = fleet.names();
+    names.push(dead_address().to_string());
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let reply = machine.memory(to_nodes((), &names)).await.unwrap();
+    let messages = reply.into_inner().messages;
+    assert_eq!(messages.len(), 4);
+    for message in &messages {
+        let metadata = message.metadata.clone().unwrap();
+        if metadata.hostname == names[3] {
+            assert!(message.meminfo.is_none());
+            assert!(metadata.error.contains("cannot be reached"), "{metadata:?}");
+            assert_eq!(metadata.status.unwrap().code, Code::Unavailable as i32);
+        } else {
+            assert_eq!(metadata.error, "");
+            assert!(message.meminfo.unwrap().memtotal > 0);
+        }
+    }
+
+    // One that dies with its connection in the pool, and comes back.
+    fleet.nodes[2].kill();
+    let reply = machine.memory(to_nodes((), &names[..3])).await.unwrap();
+    let failed: Vec<_> = reply
+        .into_inner()
+        .messages
+        .into_iter()
+        .filter(|message| message.meminfo.is_none())
+        .map(|message| hostname(message.metadata.as_ref()))
+        .collect();
+    assert_eq!(failed, [names[2].clone()]);
+    let dead = fleet.nodes.pop().unwrap();
+    let listen = dead.listen().to_string();
+    let _back = dead.into_builder().arg("--listen").arg(&listen).start();
+    soon("the node to be reached again", async {
+        loop {
+            let reply = machine.memory(to_nodes((), [&names[2]])).await.unwrap();
+            if reply.into_inner().messages[0].meminfo.is_some() {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn streams_are_interleaved_with_each_nodes_order_kept() {
+    let fleet = TestFleet::start(3);
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let request = ListRequest {
+        root: "/usr/share/doc".to_owned(),
+        recurse: true,
+        ..ListRequest::default()
+    };
+    let mut alone = Vec::new();
+    let mut stream = machine.list(request.clone()).await.unwrap().into_inner();
+    while let Some(info) = stream.next().await {
+        alone.push(info.unwrap().relative_name);
+    }
+    assert!(alone.len() > 500, "a tree worth the name");
+
+    let mut of_each: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let dead = dead_address().to_string();
+    let mut names = fleet.names();
+    names.push(dead.clone());
+    let request = to_nodes(request, &names);
+    let mut stream = machine.list(request).await.unwrap().into_inner();
+    while let Some(info) = stream.next().await {
+        let info = info.unwrap();
+        let metadata = info.metadata.unwrap();
+        if metadata.hostname == dead {
+            assert!(metadata.error.contains("cannot be reached"));
+            assert!(info.name.is_empty());
+        } else {
+            assert_eq!(metadata.error, "");
+        }
+        of_each
+            .entry(metadata.hostname)
+            .or_default()
+            .push(info.relative_name);
+    }
+    assert_eq!(of_each.remove(&dead).unwrap().len(), 1);
+    assert_eq!(of_each.len(), 3);
+    for (node, names) in of_each {
+        assert_eq!(names, alone, "{node}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_ends_its_part_of_the_stream_with_one_message() {
+    let fleet = TestFleet::start(2);
+    let mut machine = machine(&fleet.nodes[0]).await;
+    // This file is only where the first node can read it by that path: take the second's log.
+    let request = LogsRequest {
+        namespace: "system".to_owned(),
+        id: "nothing".to_owned(),
+        tail_lines: -1,
+        ..LogsRequest::default()
+    };
+    let mut stream = machine
+        .logs(to_nodes(request, fleet.names()))
+        .await
+        .unwrap()
+        .into_inner();
+    let mut said = Vec::new();
+    while let Some(data) = stream.next().await {
+        let data = data.unwrap();
+        assert!(data.bytes.is_empty());
+        let metadata = data.metadata.unwrap();
+        assert_eq!(metadata.error, "log \"nothing\" was not registered");
+        assert_eq!(metadata.status.unwrap().code, Code::NotFound as i32);
+        said.push(metadata.hostname);
+    }
+    said.sort();
+    let mut names = fleet.names();
+    names.sort();
+    assert_eq!(said, names);
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_when_one_of_its_nodes_goes_away() {
+    let mut fleet = TestFleet::start(3);
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let history = EventsRequest {
+        tail_events: 1,
+        ..EventsRequest::default()
+    };
+    let request = to_nodes(history, fleet.names());
+    let mut stream = machine.events(request).await.unwrap().into_inner();
+    let gone = fleet.names()[2].clone();
+    let staying = fleet.names()[1].clone();
+    soon("the event that has happened on the node", async {
+        loop {
+            let event = stream.next().await.unwrap().unwrap();
+            if hostname(event.metadata.as_ref()) == gone && event.data.is_some() {
+                return;
+            }
+        }
+    })
+    .await;
+    fleet.nodes[2].kill();
+    let last = soon("the last word of the node that went", async {
+        loop {
+            let event = stream.next().await.unwrap().unwrap();
+            if hostname(event.metadata.as_ref()) == gone {
+                return event.metadata.unwrap();
+            }
+        }
+    })
+    .await;
+    assert!(last.error.contains("lost"), "{last:?}");
+    // The other's events still come.
+    fleet.nodes[1].signal(rustix::process::Signal::HUP);
+    soon("an event of the node that stayed", async {
+        loop {
+            let event = stream.next().await.unwrap().unwrap();
+            if hostname(event.metadata.as_ref()) == staying && event.data.is_some() {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn roles_are_carried_and_only_nodes_may_state_them() {
+    let fleet = TestFleet::start(2);
+    let there = fleet.names()[1].clone();
+    let read = |path: &str| ReadRequest {
+        path: path.to_owned(),
+    };
+
+    // A reader may not read files: here it is refused before anything is forwarded.
+    let reader = fleet.nodes[0].credentials("rita", &[Role::Reader]);
+    let mut machine = MachineServiceClient::new(fleet.nodes[0].connect_as(&reader).await);
+    let status = machine
+        .read(to_nodes(read("/etc/hostname"), [&there]))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+    machine.version(to_nodes((), [&there])).await.unwrap();
+    // The node that answers knows for whom.
+    fleet.nodes[1].wait_for_log("rita (os:reader) through node ");
+    fleet.nodes[0].wait_for_log(&format!("nodes={there:?} who=\"rita (os:reader)\""));
+
+    // Nobody gets a role by saying so, at either node.
+    for node in &fleet.nodes {
+        let mut machine = MachineServiceClient::new(node.connect_as(&reader).await);
+        let mut request = Request::new(read("/etc/hostname"));
+        request
+            .metadata_mut()
+            .insert("mainstay-role", "os:admin".parse().unwrap());
+        request
+            .metadata_mut()
+            .insert("proxyfrom", "n1".parse().unwrap());
+        let status = machine.read(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied);
+        assert!(status.message().contains("not authorized"), "{status}");
+    }
+    // What a client says of itself is not passed on: the node states what it knows.
+    let mut request = to_nodes((), [&there]);
+    request
+        .metadata_mut()
+        .insert("mainstay-role", "os:admin".parse().unwrap());
+    let status = machine.version(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+
+    // A node's own certificate alone is good for nothing.
+    let own = std::fs::read_to_string(fleet.nodes[0].state().join("pki/node.crt")).unwrap();
+    let key = std::fs::read_to_string(fleet.nodes[0].state().join("pki/node.key")).unwrap();
+    let node = crate::harness::Credentials {
+        ca: fleet.nodes[0].ca(),
+        identity: Some((own, mainstay_identity::PrivateKeyPem::new(key))),
+    };
+    let mut as_node = MachineServiceClient::new(fleet.nodes[1].connect_as(&node).await);
+    let status = as_node.version(()).await.unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn proxyfrom_means_answer_here() {
+    let node = TestNode::start();
+    let mut machine = machine(&node).await;
+    let mut request = to_nodes((), ["198.51.100.1"]);
+    request
+        .metadata_mut()
+        .insert("proxyfrom", "n1".parse().unwrap());
+    let reply = machine.version(request).await.unwrap().into_inner();
+    assert_eq!(reply.messages.len(), 1);
+    assert_eq!(reply.messages[0].metadata, None);
+}
+
+#[tokio::test]
+async fn bad_names_are_refused_and_nobody_is_asked() {
+    let node = TestNode::start();
+    let mut machine = machine(&node).await;
+    for bad in [
+        "", " ", "a b", "a,b", ":1", "a:0", "a:99999", "[::1", "http://a", "-",
+    ] {
+        let status = machine.version(to_nodes((), [bad])).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{bad:?}");
+        assert!(status.message().contains("name a node"), "{status}");
+        let mut request = Request::new(());
+        request.metadata_mut().insert("node", bad.parse().unwrap());
+        let status = machine.version(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{bad:?}");
+    }
+    let mut request = Request::new(());
+    request.metadata_mut().append("node", "a".parse().unwrap());
+    request.metadata_mut().append("node", "b".parse().unwrap());
+    let status = machine.version(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    machine.version(()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_thousand_names_fit_into_one_call() {
+    let node = TestNode::start();
+    let mut machine = machine(&node).await;
+    let name = format!("127.0.0.1:{}", node.listen().port());
+    let names = vec![name; 1000];
+    let reply = machine.hostname(to_nodes((), &names)).await.unwrap();
+    assert_eq!(reply.into_inner().messages.len(), 1000);
+}
+
+#[tokio::test]
+async fn forwarding_can_be_switched_off_while_the_node_runs() {
+    let fleet = TestFleet::with_config(2, "[fleet]\nforwarding = false\n");
+    let there = fleet.names()[1].clone();
+    let mut machine = machine(&fleet.nodes[0]).await;
+    for request in [to_nodes((), ["127.0.0.1", &there]), {
+        let mut request = Request::new(());
+        request
+            .metadata_mut()
+            .insert("node", there.parse().unwrap());
+        request
+    }] {
+        let status = machine.version(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied);
+        assert!(status.message().contains("no request forwarding"));
+    }
+    // The node itself is still one it may answer for.
+    machine.version(to_nodes((), ["127.0.0.1"])).await.unwrap();
+
+    std::fs::write(fleet.nodes[0].config_file(), "").unwrap();
+    fleet.nodes[0].signal(rustix::process::Signal::HUP);
+    fleet.nodes[0].wait_for_log("configuration reloaded");
+    let reply = machine.version(to_nodes((), [&there])).await.unwrap();
+    assert!(reply.into_inner().messages[0].version.is_some());
+}
+
+#[tokio::test]
+async fn peers_are_called_by_the_names_the_configuration_gives_them() {
+    let fleet = TestFleet::start(2);
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let status = |reply: mainstay_api::machine::VersionResponse| {
+        reply.messages[0].metadata.clone().unwrap().error
+    };
+    let reply = machine
+        .version(to_nodes((), ["db-1.invalid"]))
+        .await
+        .unwrap();
+    assert!(status(reply.into_inner()).contains("[peers]"));
+    let config = format!("[peers]\n'db-1.invalid' = '{}'\n", fleet.names()[1]);
+    let first = fleet.nodes.into_iter().collect::<Vec<_>>();
+    let [first, second] = <[TestNode; 2]>::try_from(first).ok().unwrap();
+    let first = first.into_builder().config(&config).start();
+    let mut machine = MachineServiceClient::new(first.connect().await);
+    let reply = machine
+        .version(to_nodes((), ["DB-1.invalid"]))
+        .await
+        .unwrap();
+    let messages = reply.into_inner().messages;
+    assert_eq!(hostname(messages[0].metadata.as_ref()), "DB-1.invalid");
+    assert!(messages[0].version.is_some());
+    drop(second);
+}
+
+#[tokio::test]
+async fn a_node_whose_certificate_is_revoked_is_not_believed_any_more() {
+    let fleet = TestFleet::start(2);
+    let there = fleet.names()[1].clone();
+    let mut machine = machine(&fleet.nodes[0]).await;
+    let reply = machine.version(to_nodes((), [&there])).await.unwrap();
+    assert!(reply.into_inner().messages[0].version.is_some());
+
+    let pem = std::fs::read_to_string(whose(&fleet.nodes[1])).unwrap();
+    let serial = CertificateInfo::from_pem(&pem).unwrap().serial;
+    let config = format!("[identity]\nrevoked = ['{serial}']\n");
+    std::fs::write(fleet.nodes[0].config_file(), config).unwrap();
+    fleet.nodes[0].signal(rustix::process::Signal::HUP);
+    fleet.nodes[0].wait_for_log("configuration reloaded");
+    // Also on the connection that was there.
+    let reply = machine.version(to_nodes((), [&there])).await.unwrap();
+    let metadata = reply.into_inner().messages[0].metadata.clone().unwrap();
+    assert!(metadata.error.contains("revoked"), "{metadata:?}");
+}
+
+#[tokio::test]
+async fn a_node_of_another_authority_is_not_believed() {
+    let ours = TestNode::start();
+    let stranger = TestNode::start();
+    let mut machine = machine(&ours).await;
+    let name = stranger.listen().to_string();
+    let reply = machine.version(to_nodes((), [&name])).await.unwrap();
+    let metadata = reply.into_inner().messages[0].metadata.clone().unwrap();
+    assert!(
+        metadata.error.contains("not signed by the CA"),
+        "{metadata:?}"
+    );
+}
+
+#[test]
+fn the_command_line_shows_whose_each_line_is_and_who_failed() {
+    let mut fleet = TestFleet::start(3);
+    let names = fleet.names();
+    let list = fleet.list();
+    let cli = |fleet: &TestFleet| fleet.nodes[0].cli();
+
+    let shown = cli(&fleet).run(["-n", &list, "free"]).ok();
+    let mut nodes: Vec<_> = shown
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    nodes.dedup();
+    assert_eq!(nodes, names, "in the order asked for: {shown}");
+    let logs = cli(&fleet)
+        .run(["-n", &list, "logs", "mainstay", "--tail", "1"])
+        .ok();
+    for name in &names {
+        assert!(logs.contains(&format!("{name}: ")), "{logs}");
+    }
+    let health = cli(&fleet)
+        .run(["-n", &list, "health", "-o", "json"])
+        .json();
+    assert_eq!(health.as_array().unwrap().len(), 3);
+
+    fleet.nodes[2].kill();
+    for args in [
+        &["ps"][..],
+        &["free", "-o", "json"],
+        &["df", "-o", "yaml"],
+        &["version"],
+        &["health"],
+        &["dmesg"],
+        &["ls", "/"],
+        &["logs", "mainstay"],
+        &["cat", "/proc/loadavg"],
+        &["events"],
+    ] {
+        let mut all = vec!["-n", &list];
+        all.extend(args);
+        let output = cli(&fleet).run(all);
+        assert_eq!(output.code, 8, "{args:?}: {}", output.stderr);
+        for name in &names[..2] {
+            assert!(output.stdout.contains(name.as_str()), "{args:?}");
+            assert!(!output.stderr.contains(name.as_str()), "{args:?}");
+        }
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+        let said = format!("node {}: cannot be reached", names[2]);
+        assert!(output.stderr.contains(&said), "{args:?} {}", output.stderr);
+        let of_the_dead = |line: &str| line.starts_with(&names[2]);
+        assert!(!output.stdout.lines().any(of_the_dead), "{args:?}");
+    }
+
+    // All of them, one or many: the exit code says why.
+    let output = cli(&fleet).run(["-n", &names[2], "ps"]);
+    assert!(output.failed(3).contains("cannot be reached"));
+    let both = format!("{},{}", names[2], dead_address());
+    let said = cli(&fleet).run(["-n", &both, "ps"]).failed(3);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    let said = cli(&fleet)
+        .run(["-n", &names[1], "logs", "nothing"])
+        .failed(6);
+    assert!(
+        said.contains("log \"nothing\" was not registered"),
+        "{said}"
+    );
+    let said = cli(&fleet).run(["-n", "a b", "ps"]).failed(2);
+    assert!(said.contains("does not name a node"), "{said}");
+}
+
+#[test]
+fn a_node_whose_link_is_cut_is_one_named_error_beside_the_answers_of_the_others() {
+    use std::time::{Duration, Instant};
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+    let network = TestNetwork::of_machines(3);
+    let mut config =
+        "[fleet]\nconnect_timeout = '2s'\nanswer_timeout = '60s'\n[peers]\n".to_owned();
+    for index in 0..3 {
+        let address = TestNetwork::address(index);
+        config += &format!("n{} = '{address}'\n", index + 1);
+    }
+    let on_machine = |index: usize| {
+        TestNode::builder()
+            .on(network.machine(index))
+            .arg("--listen")
+            .arg(format!("{}:50000", TestNetwork::address(index)))
+    };
+    let first = on_machine(0).config(&config).start();
+    let socket = format!("unix:{}", first.socket().display());
+    let _others: Vec<_> = [1, 2]
+        .into_iter()
+        .map(|index| {
+            let builder = on_machine(index);
+            let pki = builder.state().join("pki").display().to_string();
+            let (name, address) = (format!("n{}", index + 1), TestNetwork::address(index));
+            let args = [
+                "pki", "node", "--name", &name, "--san", &address, "--out", &pki,
+            ];
+            first.cli().run(args).ok();
+            builder.start()
+        })
+        .collect();
+    let ps = || {
+        let args = ["-n", "n1,n2,n3", "ps", "--timeout", "60s", "-e", &socket];
+        let began = Instant::now();
+        let output = first.cli().run(args);
+        let nodes: Vec<&str> = ["n1", "n2", "n3"]
+            .into_iter()
+            .filter(|node| output.stdout.contains(&format!("\n{node} ")))
+            .collect();
+        (output.code, nodes, output.stderr, began.elapsed())
+    };
+    let (code, nodes, said, _) = ps();
+    assert_eq!((code, nodes), (0, vec!["n1", "n2", "n3"]), "{said}");
+
+    // The connection that is there dies without a word, and then none can be made.
+    network.cut(2);
+    for why in ["lost", "no connection within 2s"] {
+        let (code, nodes, said, took) = ps();
+        assert_eq!((code, nodes), (8, vec!["n1", "n2"]), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("node n3: ") && said.contains(why), "{said}");
+        // Far below every other bound, with room for a busy machine.
+        assert!(took < CONNECT_TIMEOUT * 3, "{took:?}");
+    }
+
+    network.mend(2);
+    let began = Instant::now();
+    loop {
+        let (code, nodes, said, _) = ps();
+        if code == 0 {
+            assert_eq!(nodes, ["n1", "n2", "n3"]);
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said}");
+    }
+}
+
+#[test]
+fn copies_of_several_nodes_go_beside_each_other() {
+    let mut fleet = TestFleet::start(2);
+    let source = fleet.nodes[0].scratch().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "content").unwrap();
+    let source = source.to_str().unwrap();
+    let (list, names) = (fleet.list(), fleet.names());
+    let target = fleet.nodes[0].scratch().join("copies");
+    let cp = |fleet: &TestFleet, target: &std::path::Path| {
+        let target = target.to_str().unwrap();
+        fleet.nodes[0]
+            .cli()
+            .run(["-n", &list, "cp", source, target])
+    };
+    cp(&fleet, &target).ok();
+    for name in &names {
+        let copied = std::fs::read_to_string(target.join(name).join("file")).unwrap();
+        assert_eq!(copied, "content");
+    }
+    let said = cp(&fleet, std::path::Path::new("-")).failed(2);
+    assert!(said.contains("several nodes"), "{said}");
+
+    fleet.nodes[1].kill();
+    let archive = fleet.nodes[0].scratch().join("copy.tar.gz");
+    let said = cp(&fleet, &archive).failed(8);
+    assert!(said.contains(&format!("node {}: ", names[1])), "{said}");
+    let of = |name: &str| archive.with_file_name(format!("copy-{name}.tar.gz"));
+    assert!(of(&names[0]).exists());
+    assert!(!of(&names[1]).exists());
+}
