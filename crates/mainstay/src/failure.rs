@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use mainstay_api::common::Metadata;
 use mainstay_identity::tls::explain;
 use tonic::{Code, Status};
 
@@ -79,6 +80,15 @@ impl Failure {
 
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// What a node that was asked through another failed with.
+    pub fn of_node(told: &Metadata) -> Self {
+        let code = told
+            .status
+            .as_ref()
+            .map(|status| Code::from_i32(status.code));
+        Self::new(code.map_or(Exit::Failed, Exit::of), &told.error)
     }
 
     /// `error` with everything that caused it, on one line.

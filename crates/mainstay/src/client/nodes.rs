@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use futures_util::future::try_join_all;
 use mainstay_api::common::Metadata;
 use mainstay_api::{FromNode, Reply};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::{Client, Machine};
 use crate::failure::{Exit, Failure, Outcome, tell, warn};
@@ -96,15 +96,7 @@ impl Client {
         let Some(failed) = metadata.filter(|metadata| !metadata.error.is_empty()) else {
             return false;
         };
-        self.failures.add(Failed {
-            node: failed.hostname.clone(),
-            exit: failed
-                .status
-                .as_ref()
-                .map_or(Exit::Failed, |status| Exit::of(Code::from_i32(status.code))),
-            message: failed.error.clone(),
-            told: false,
-        });
+        self.add_failure(&failed.hostname, Failure::of_node(failed));
         true
     }
 

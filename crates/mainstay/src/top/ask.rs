@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay_api::common::Metadata;
 use mainstay_api::{FromNode, Reply};
-use tonic::{Code, Response, Status};
+use tonic::{Response, Status};
 
 use crate::failure::{Exit, Failure};
 
@@ -53,17 +52,8 @@ pub async fn ask<R: Reply>(
     };
     match message.metadata().filter(|told| !told.error.is_empty()) {
         None => Ok(message),
-        Some(told) => Err(Trouble::Node(failed(told))),
+        Some(told) => Err(Trouble::Node(Failure::of_node(told))),
     }
-}
-
-/// What a node that was asked through another failed with.
-pub fn failed(told: &Metadata) -> Failure {
-    let code = told
-        .status
-        .as_ref()
-        .map(|status| Code::from_i32(status.code));
-    Failure::new(code.map_or(Exit::Failed, Exit::of), &told.error)
 }
 
 fn no_answer(patience: Duration) -> Failure {
@@ -78,6 +68,7 @@ fn no_answer(patience: Duration) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use mainstay_api::common::Metadata;
     use mainstay_api::machine::{Hostname, HostnameResponse};
 
     use super::*;

@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use mainstay_api::machine::LogsRequest;
 use tokio::sync::mpsc;
 
-use super::ask::{Trouble, failed};
+use super::ask::Trouble;
 use super::link::{Backoff, Connection, Link, State};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -85,7 +85,7 @@ impl Follower {
                 Err(status) => return Some(status.into()),
             };
             if let Some(told) = data.metadata.filter(|told| !told.error.is_empty()) {
-                return Some(Trouble::Node(failed(&told)));
+                return Some(Trouble::Node(Failure::of_node(&told)));
             }
             *backoff = Backoff::default();
             if !self.tell(LogNews::Bytes(data.bytes)).await {
