@@ -8,8 +8,10 @@ mod benches;
 mod client;
 mod floor;
 mod kernel;
+mod peer;
 mod report;
 mod server;
+mod ssh;
 mod stats;
 
 use std::io::Write as _;
