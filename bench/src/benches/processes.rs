@@ -25,7 +25,11 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         let began = Instant::now();
         let answer = client.processes(()).await?.into_inner();
         node.push(began.elapsed());
-        seen = answer.messages[0].processes.len();
+        seen = answer
+            .messages
+            .iter()
+            .map(|node| node.processes.len())
+            .sum();
         ensure!(seen > extra, "only {seen} processes were told");
 
         let mut command = Command::new("ps");
