@@ -8,7 +8,7 @@ PREFIX    ?= /usr/local
 CARGO     ?= cargo
 TARGET    := $(shell uname -m)-unknown-linux-gnu
 
-.PHONY: help run test lint bench fuzz release install uninstall clean setup setup-test
+.PHONY: help run test lint bench fuzz release install uninstall clean setup setup-test setup-bench
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ lint: setup ## formatting, clippy (warnings are errors), dependencies if cargo-d
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check bans licenses sources; \
 	else echo "cargo-deny is not installed; dependencies are not checked (cargo install cargo-deny)"; fi
 
-bench: setup ## ratios against real peers, in one run
+bench: setup-bench ## ratios against real peers, in one run
 	$(CARGO) build --release --jobs $(JOBS) -p mainstay -p mainstay-bench
 	target/release/mainstay-bench
 
@@ -56,3 +56,6 @@ setup:
 
 setup-test: setup
 	@scripts/setup-test
+
+setup-bench: setup
+	@scripts/setup-bench

@@ -29,6 +29,11 @@ impl Memory {
     }
 }
 
+/// The most memory a process has had at once, in bytes.
+pub fn peak_resident(pid: u32) -> Result<u64> {
+    Ok(field(&read(pid, "status")?, "VmHWM:")? * 1024)
+}
+
 /// How often the threads of a process have been given a processor.
 pub fn context_switches(pid: u32) -> Result<u64> {
     let mut switches = 0;
@@ -101,6 +106,7 @@ mod tests {
         let memory = Memory::of(own).unwrap();
         assert!(memory.resident >= memory.proportional);
         assert!(memory.anonymous > 0);
+        assert!(peak_resident(own).unwrap() >= memory.anonymous);
         assert!(context_switches(own).unwrap() > 0);
         assert!(cpu_seconds(own).unwrap() >= 0.0);
     }

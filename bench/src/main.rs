@@ -9,8 +9,10 @@ mod client;
 mod fleet;
 mod floor;
 mod kernel;
+mod peer;
 mod report;
 mod server;
+mod ssh;
 mod stats;
 
 use std::io::Write as _;

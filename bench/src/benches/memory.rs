@@ -6,7 +6,7 @@
 use anyhow::Result;
 
 use super::version_throughput::load;
-use super::{Pair, Setup};
+use super::{Pair, Setup, megabytes};
 use crate::kernel::Memory;
 use crate::report::{Report, Target};
 
@@ -48,8 +48,4 @@ fn show(report: &mut Report, subject: &str, memory: Memory) {
     report.figure(subject, "RSS MB", megabytes(memory.resident));
     report.figure(subject, "PSS MB", megabytes(memory.proportional));
     report.figure(subject, "anonymous MB", megabytes(memory.anonymous));
-}
-
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
 }

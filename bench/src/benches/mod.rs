@@ -1,12 +1,16 @@
 //! One file a benchmark; here is which there are, and what they share.
 
+mod copy;
 mod events;
 mod fan_out;
 mod idle;
+mod list;
 mod log_follow;
 mod log_lines;
 mod log_tail;
 mod memory;
+mod processes;
+mod read;
 mod start;
 mod version_latency;
 mod version_throughput;
@@ -18,7 +22,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use tempfile::TempDir;
 
-use crate::client::Credentials;
+use crate::client::{Client, Credentials};
 use crate::report::Report;
 use crate::server::Server;
 
@@ -42,6 +46,14 @@ pub enum Bench {
     LogTail,
     /// Events to 100 subscribers
     Events,
+    /// Every process, of a thousand more than there are
+    Processes,
+    /// A large file
+    Read,
+    /// A tree of many files, packed
+    Copy,
+    /// A tree of a million entries
+    List,
     /// One call to 100 nodes, and with 10 of them dead
     FanOut,
 }
@@ -70,6 +82,10 @@ impl Bench {
             Self::LogFollow => log_follow::run(setup).await,
             Self::LogTail => log_tail::run(setup).await,
             Self::Events => events::run(setup).await,
+            Self::Processes => processes::run(setup).await,
+            Self::Read => read::run(setup).await,
+            Self::Copy => copy::run(setup).await,
+            Self::List => list::run(setup).await,
             Self::FanOut => fan_out::run(setup).await,
         }
     }
@@ -80,6 +96,37 @@ impl fmt::Display for Bench {
         let value = self.to_possible_value();
         f.write_str(value.as_ref().map_or("", |value| value.get_name()))
     }
+}
+
+/// The node alone, where the peer is another program.
+struct Single {
+    node: Server,
+    credentials: Credentials,
+    // Declared last: the directory goes when the server is gone.
+    state: TempDir,
+}
+
+impl Single {
+    async fn start(setup: &Setup) -> Result<Self> {
+        let state = TempDir::with_prefix("mainstay-bench-")?;
+        let node = Server::node(&setup.binary, state.path()).await?;
+        Ok(Self {
+            node,
+            credentials: Credentials::of(state.path())?,
+            state,
+        })
+    }
+
+    /// A connection that has been used.
+    async fn connect(&self) -> Result<Client> {
+        let mut client = self.credentials.connect(self.node.address()).await?;
+        client.version(()).await?;
+        Ok(client)
+    }
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
 }
 
 /// The two servers side by side.

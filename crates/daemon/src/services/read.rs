@@ -1,11 +1,10 @@
 //! `Read`: the content of one regular file.
 
-use std::io::Read as _;
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use mainstay_api::common::Data;
-use mainstay_node::files::{ReadError, open_regular};
+use mainstay_node::files::{ReadError, open_regular, read_piece};
 use tonic::Status;
 
 use super::producer::{file_status, produce};
@@ -24,7 +23,7 @@ pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
     let path = PathBuf::from(path);
     let what = path.display().to_string();
     let chunks = produce(what, move |reader| {
-        let mut file = match open_regular(&path) {
+        let file = match open_regular(&path) {
             Ok(file) => file,
             Err(error) => {
                 let _ = reader.give(Err(status(&error)));
@@ -32,17 +31,12 @@ pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
             }
         };
         loop {
-            let mut chunk = vec![0; CHUNK_BYTES];
-            let item = match file.read(&mut chunk) {
-                Ok(0) => return,
-                Ok(length) => {
-                    chunk.truncate(length);
-                    Ok(Data {
-                        metadata: None,
-                        bytes: Bytes::from(chunk),
-                    })
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            let item = match read_piece(&file, CHUNK_BYTES) {
+                Ok(bytes) if bytes.is_empty() => return,
+                Ok(bytes) => Ok(Data {
+                    metadata: None,
+                    bytes: Bytes::from(bytes),
+                }),
                 Err(error) => Err(file_status(&path, &error)),
             };
             let failed = item.is_err();

@@ -10,6 +10,6 @@ mod usage;
 mod walk;
 
 pub use archive::{Left, pack};
-pub use read::{ReadError, open_regular};
+pub use read::{ReadError, open_regular, read_piece};
 pub use usage::{Usage, UsageOptions, UsageWalk};
 pub use walk::{Entry, Facts, Kind, Walk, WalkOptions};

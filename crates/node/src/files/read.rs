@@ -42,3 +42,15 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
         Err(not_regular())
     }
 }
+
+/// The next bytes of a file, at most so many; none at its end.
+pub fn read_piece(file: &File, most: usize) -> io::Result<Vec<u8>> {
+    let mut piece = Vec::with_capacity(most);
+    loop {
+        match rustix::io::read(file, rustix::buffer::spare_capacity(&mut piece)) {
+            Ok(_) => return Ok(piece),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Other programs that do the same, and what it takes them.
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// As much as a pipe holds by default.
+const READ_BYTES: usize = 64 << 10;
+
+/// What a program printed, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Printed {
+    pub bytes: u64,
+    pub lines: u64,
+    /// From making the process to its end.
+    pub took: Duration,
+    /// From the first that it printed to its end.
+    pub after_first: Duration,
+}
+
+/// Runs it to its end, on a thread of its own.
+pub async fn printed(command: Command) -> Result<Printed> {
+    tokio::task::spawn_blocking(move || run(command)).await?
+}
+
+fn run(mut command: Command) -> Result<Printed> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let began = Instant::now();
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("{name} cannot be run"))?;
+    let Some(mut output) = child.stdout.take() else {
+        bail!("{name} has no output");
+    };
+    let (mut bytes, mut lines, mut first) = (0, 0, None);
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let len = output.read(&mut buffer)?;
+        if len == 0 {
+            break;
+        }
+        first.get_or_insert_with(Instant::now);
+        bytes += len as u64;
+        lines += buffer[..len].iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+    let status = child.wait()?;
+    let took = began.elapsed();
+    ensure!(status.success(), "{name} ended with {status}");
+    Ok(Printed {
+        bytes,
+        lines,
+        took,
+        after_first: first.map_or(took, |first| first.elapsed()),
+    })
+}
