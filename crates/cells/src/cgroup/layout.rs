@@ -1,0 +1,163 @@
+//! Which control groups this machine has: one tree for everything (v2), a tree for each controller
+//! (v1), or both beside each other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The controllers cells have a use for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Controller {
+    Cpu,
+    Cpuset,
+    Memory,
+    Pids,
+    Cpuacct,
+    Freezer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    V1,
+    V2,
+    /// Controllers of v1, and a tree of v2 that only groups processes.
+    Hybrid,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Layout {
+    /// Where the tree of v2 is mounted.
+    pub unified: Option<PathBuf>,
+    /// Where each controller's tree of v1 is mounted.
+    pub v1: BTreeMap<Controller, PathBuf>,
+}
+
+impl Layout {
+    pub fn detect() -> io::Result<Self> {
+        Ok(Self::parse(&fs::read_to_string("/proc/self/mountinfo")?))
+    }
+
+    fn parse(mountinfo: &str) -> Self {
+        let mut layout = Self::default();
+        for line in mountinfo.lines() {
+            let Some(mount) = Mount::parse(line) else {
+                continue;
+            };
+            match mount.kind {
+                "cgroup2" => {
+                    layout.unified.get_or_insert(mount.at);
+                }
+                "cgroup" => {
+                    for controller in mount.options.split(',').filter_map(Controller::from_name) {
+                        let at = || mount.at.clone();
+                        layout.v1.entry(controller).or_insert_with(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        layout
+    }
+
+    pub fn mode(&self) -> Option<Mode> {
+        match (&self.unified, self.v1.is_empty()) {
+            (Some(_), true) => Some(Mode::V2),
+            (Some(_), false) => Some(Mode::Hybrid),
+            (None, false) => Some(Mode::V1),
+            (None, true) => None,
+        }
+    }
+}
+
+impl Controller {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cpuset => "cpuset",
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Cpuacct => "cpuacct",
+            Self::Freezer => "freezer",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let all = [
+            Self::Cpu,
+            Self::Cpuset,
+            Self::Memory,
+            Self::Pids,
+            Self::Cpuacct,
+            Self::Freezer,
+        ];
+        all.into_iter().find(|controller| controller.name() == name)
+    }
+}
+
+struct Mount<'a> {
+    at: PathBuf,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    /// `36 35 0:30 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu`
+    fn parse(line: &'a str) -> Option<Self> {
+        let (before, after) = line.split_once(" - ")?;
+        let mut before = before.split(' ').skip(3);
+        // Only the tree as a whole: a part of it that is mounted elsewhere is not ours to use.
+        (before.next()? == "/").then_some(())?;
+        let at = Path::new(before.next()?).to_owned();
+        let mut after = after.split(' ');
+        let (kind, _, options) = (after.next()?, after.next()?, after.next()?);
+        Some(Self { at, kind, options })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HYBRID: &str = "\
+22 1 0:21 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+23 22 0:22 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+24 22 0:23 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+25 22 0:24 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd
+26 22 0:25 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+27 22 0:25 /inner /elsewhere rw,relatime - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn all_three_kinds_of_machines_are_told_apart() {
+        let hybrid = Layout::parse(HYBRID);
+        assert_eq!(hybrid.mode(), Some(Mode::Hybrid));
+        assert_eq!(
+            hybrid.unified.as_deref(),
+            Some(Path::new("/sys/fs/cgroup/unified"))
+        );
+        let cpu = Path::new("/sys/fs/cgroup/cpu,cpuacct");
+        assert_eq!(hybrid.v1[&Controller::Cpu], cpu);
+        assert_eq!(hybrid.v1[&Controller::Cpuacct], cpu);
+        assert!(!hybrid.v1.contains_key(&Controller::Pids));
+
+        let v2 = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(Layout::parse(v2).mode(), Some(Mode::V2));
+        let v1: String = HYBRID.lines().take(3).map(|l| format!("{l}\n")).collect();
+        assert_eq!(Layout::parse(&v1).mode(), Some(Mode::V1));
+        assert_eq!(Layout::parse("").mode(), None);
+    }
+
+    #[test]
+    fn this_machine_has_control_groups() {
+        assert!(Layout::detect().unwrap().mode().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn no_table_makes_it_panic(text in "(.{0,40}( - |/| cgroup2? )?\n?){0,6}") {
+            let _ = Layout::parse(&text).mode();
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Cells: isolated executables that outlive the daemon.
+
+pub mod cgroup;
+mod limits;
+mod name;
+
+pub use limits::{BadLimit, CpuList, CpuMax, CpuShares, Limits, MemoryLimits};
+pub use name::{BadCellName, CellName};
