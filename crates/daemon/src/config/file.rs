@@ -1,6 +1,6 @@
 //! The TOML file as written: every key optional, unknown keys refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::values::{ByteSize, CertificateName, LogLevel, PodsAddress, Serial, Span};
+use super::values::{ByteSize, CertificateName, LogLevel, PodsAddress, Serial, SocketPath, Span};
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +25,7 @@ pub struct ConfigFile {
     pub(super) events: Events,
     pub(super) limits: Limits,
     pub(super) identity: Identity,
+    pub(super) containers: Containers,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,6 +58,16 @@ pub(super) struct Identity {
     pub(super) revoked: BTreeSet<Serial>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Containers {
+    pub(super) containerd: Option<SocketPath>,
+    /// Where containerd is, if not said otherwise: it usually serves both.
+    pub(super) cri: Option<SocketPath>,
+    pub(super) timeout: Span,
+    pub(super) namespaces: BTreeMap<String, SocketPath>,
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
@@ -69,6 +80,7 @@ impl Default for ConfigFile {
             events: Events::default(),
             limits: Limits::default(),
             identity: Identity::default(),
+            containers: Containers::default(),
         }
     }
 }
@@ -99,6 +111,18 @@ impl Default for Limits {
             connections: NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN),
             connections_per_client: NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN),
             handshake_timeout: Span(Duration::from_secs(10)),
+        }
+    }
+}
+
+impl Default for Containers {
+    fn default() -> Self {
+        Self {
+            containerd: None,
+            cri: None,
+            // Less than clients wait by default, so that they hear who did not answer.
+            timeout: Span(Duration::from_secs(8)),
+            namespaces: BTreeMap::new(),
         }
     }
 }
@@ -175,6 +199,8 @@ mod tests {
             ("[events]\nkeep_for = 'soon'", 2, "soon"),
             ("[limits]\nconnections = 0", 2, "zero"),
             ("[identity]\nrevoked = ['xyz']", 2, "xyz"),
+            ("[containers]\ncri = 'crio.sock'", 2, "crio.sock"),
+            ("[containers.namespaces]\nsystem = 7", 2, "7"),
             ("state = 7", 1, "7"),
         ] {
             let error = ConfigFile::parse(text).unwrap_err();

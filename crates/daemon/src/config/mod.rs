@@ -11,16 +11,21 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mainstay_containers::Sockets;
 use mainstay_journal::EventRetention;
 use mainstay_journal::LogLimits;
 
 pub use file::ConfigFile;
-pub use values::{BadValue, ByteSize, CertificateName, LogLevel, PodsAddress, Serial, Span};
+pub use values::{
+    BadValue, ByteSize, CertificateName, LogLevel, PodsAddress, Serial, SocketPath, Span,
+};
 
 /// Read when no `--config` is given and the file is there.
 pub const DEFAULT_FILE: &str = "/etc/mainstay/config.toml";
 /// Where a node run by root keeps everything.
 pub const DEFAULT_STATE: &str = "/var/lib/mainstay";
+/// Where containerd listens as distributions install it.
+pub const DEFAULT_CONTAINERD: &str = "/run/containerd/containerd.sock";
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50000);
 
@@ -68,6 +73,8 @@ pub struct Config {
     pub limits: ConnectionLimits,
     /// Serial numbers of certificates that are no longer let in.
     pub revoked: BTreeSet<Serial>,
+    /// The container runtimes of others.
+    pub containers: Sockets,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +127,23 @@ impl Config {
                 handshake_timeout: file.limits.handshake_timeout.0,
             },
             revoked: file.identity.revoked,
+            containers: sockets(file.containers),
         })
+    }
+}
+
+fn sockets(file: file::Containers) -> Sockets {
+    let containerd = file
+        .containerd
+        .map_or_else(|| PathBuf::from(DEFAULT_CONTAINERD), |socket| socket.0);
+    let namespaces = file.namespaces.into_iter();
+    Sockets {
+        cri: file
+            .cri
+            .map_or_else(|| containerd.clone(), |socket| socket.0),
+        containerd,
+        namespaces: namespaces.map(|(name, socket)| (name, socket.0)).collect(),
+        timeout: file.timeout.0,
     }
 }
 
