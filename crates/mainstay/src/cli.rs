@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    cat, completion, config, cp, df, dmesg, events, free, health, logs, ls, man, pki, ps, serve,
-    version,
+    cat, completion, config, containers, cp, df, dmesg, events, free, health, logs, ls, man, pki,
+    ps, restart, serve, stats, version,
 };
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
@@ -91,6 +91,9 @@ pub enum Command {
     Free(free::Free),
     Df(df::Df),
     Dmesg(dmesg::Dmesg),
+    Containers(containers::Containers),
+    Stats(stats::Stats),
+    Restart(restart::Restart),
     Ls(ls::Ls),
     Cat(cat::Cat),
     Cp(cp::Cp),

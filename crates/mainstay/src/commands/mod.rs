@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod completion;
 pub mod config;
+pub mod containers;
 pub mod cp;
 pub mod df;
 pub mod dmesg;
@@ -14,7 +15,9 @@ pub mod ls;
 pub mod man;
 pub mod pki;
 pub mod ps;
+pub mod restart;
 pub mod serve;
+pub mod stats;
 pub mod version;
 
 use crate::cli::{Cli, Command, Global};
@@ -33,6 +36,9 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Free(free) => talk(free.run(&global)),
         Command::Df(df) => talk(df.run(&global)),
         Command::Dmesg(dmesg) => talk(dmesg.run(&global)),
+        Command::Containers(containers) => talk(containers.run(&global)),
+        Command::Stats(stats) => talk(stats.run(&global)),
+        Command::Restart(restart) => talk(restart.run(&global)),
         Command::Ls(ls) => talk(ls.run(&global)),
         Command::Cat(cat) => talk(cat.run(&global)),
         Command::Cp(cp) => talk(cp.run(&global)),
