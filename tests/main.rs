@@ -11,6 +11,7 @@
 
 mod authorizer;
 mod command_line;
+mod containers;
 mod daemon;
 mod dmesg;
 mod events;

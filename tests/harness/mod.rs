@@ -3,11 +3,14 @@
 
 mod cli;
 mod client;
+mod containerd;
+mod images;
 mod mounts;
 mod node;
 
 pub use cli::Cli;
 pub use client::{Credentials, connect_over, connect_tls, connect_unix};
+pub use containerd::TestContainerd;
 pub use mounts::PrivateMounts;
 pub use node::{TestNode, binary, target_dir, wait_with_patience};
 
