@@ -94,7 +94,7 @@ async fn what_is_not_served_says_so() {
     let channel = node.connect().await;
     for path in [
         "/machine.MachineService/Reboot",
-        "/os.OSService/Containers",
+        "/machine.MachineService/ServiceList",
         "/v1alpha.PublicAPI/ListPods",
     ] {
         let status = call(channel.clone(), path).await.unwrap_err();

@@ -47,6 +47,13 @@ fn check_values(config: &Config) {
             assert!((1..=253).contains(&name.len()) && name.bytes().all(plain));
         }
     }
+    let sockets = &config.containers;
+    for socket in [&sockets.containerd, &sockets.cri]
+        .into_iter()
+        .chain(sockets.namespaces.values())
+    {
+        assert!(socket.is_absolute() && socket.as_os_str().len() < 108);
+    }
     for serial in &config.revoked {
         let digits = &serial.0;
         let plain = |byte: u8| matches!(byte, b'a'..=b'f' | b'0'..=b'9');

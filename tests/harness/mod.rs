@@ -3,7 +3,9 @@
 
 mod cli;
 mod client;
+mod containerd;
 mod fleet;
+mod images;
 mod mounts;
 mod network;
 mod node;
@@ -11,6 +13,7 @@ mod terminal;
 
 pub use cli::Cli;
 pub use client::{Credentials, connect_over, connect_tls, connect_unix};
+pub use containerd::TestContainerd;
 pub use fleet::{TestFleet, dead_address, to_nodes};
 pub use mounts::PrivateMounts;
 pub use network::TestNetwork;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use arc_swap::ArcSwap;
+use mainstay_containers::Containers;
 use mainstay_journal::EventStore;
 use mainstay_journal::LogStore;
 use mainstay_node::Platform;
@@ -30,4 +32,6 @@ pub struct Node {
     pub events: EventStore,
     pub logs: LogStore,
     pub space: SpaceSurvey,
+    /// Another one after the configuration has changed.
+    pub containers: ArcSwap<Containers>,
 }

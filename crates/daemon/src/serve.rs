@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use mainstay_api::machine::service_state_event::Action;
+use mainstay_containers::Containers;
 use mainstay_fanout::{Fanout, Settings};
 use mainstay_identity::tls::{ServerTls, TlsError};
 use mainstay_identity::{PkiDir, PkiError};
@@ -152,6 +153,7 @@ impl Daemon {
             events: store,
             logs: LogStore::open(&state.logs())?,
             space: SpaceSurvey::default(),
+            containers: ArcSwap::from_pointee(Containers::new(&config.containers)),
         });
         let (routes, health) = services::routes(&node)?;
         let fanout = Arc::new(Fanout::new(
@@ -278,6 +280,10 @@ impl Daemon {
                 self.door.connections.set_limits(within_descriptors(&new));
                 self.door.gate.set_revoked(new.revoked.clone());
                 self.fanout.set_settings(fleet_settings(&new, self.listen));
+                if new.containers != old.containers {
+                    let containers = Containers::new(&new.containers);
+                    self.node.containers.store(Arc::new(containers));
+                }
                 self.config.store(Arc::new(new));
                 self.reload.notify_one();
                 info!("configuration reloaded");

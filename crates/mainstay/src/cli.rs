@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    cat, completion, config, cp, df, dmesg, du, events, free, health, logs, ls, man, netstat, pki,
-    ps, serve, top, version,
+    cat, completion, config, containers, cp, df, dmesg, du, events, free, health, logs, ls, man,
+    netstat, pki, ps, restart, serve, stats, top, version,
 };
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
@@ -95,6 +95,9 @@ pub enum Command {
     Du(du::Du),
     Netstat(netstat::Netstat),
     Dmesg(dmesg::Dmesg),
+    Containers(containers::Containers),
+    Stats(stats::Stats),
+    Restart(restart::Restart),
     Ls(ls::Ls),
     Cat(cat::Cat),
     Cp(cp::Cp),

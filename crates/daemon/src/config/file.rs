@@ -12,7 +12,8 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::values::{
-    ByteSize, CertificateName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial, Span,
+    ByteSize, CertificateName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial, SocketPath,
+    Span,
 };
 
 #[derive(Debug, Deserialize)]
@@ -29,6 +30,7 @@ pub struct ConfigFile {
     pub(super) identity: Identity,
     pub(super) fleet: Fleet,
     pub(super) peers: BTreeMap<PeerName, PeerAddress>,
+    pub(super) containers: Containers,
 }
 
 #[derive(Debug, Deserialize)]
@@ -70,6 +72,16 @@ pub(super) struct Fleet {
     pub(super) answer_timeout: Span,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Containers {
+    pub(super) containerd: Option<SocketPath>,
+    /// Where containerd is, if not said otherwise: it usually serves both.
+    pub(super) cri: Option<SocketPath>,
+    pub(super) timeout: Span,
+    pub(super) namespaces: BTreeMap<String, SocketPath>,
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
@@ -84,6 +96,7 @@ impl Default for ConfigFile {
             identity: Identity::default(),
             fleet: Fleet::default(),
             peers: BTreeMap::new(),
+            containers: Containers::default(),
         }
     }
 }
@@ -125,6 +138,18 @@ impl Default for Limits {
             connections: NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN),
             connections_per_client: NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN),
             handshake_timeout: Span(Duration::from_secs(10)),
+        }
+    }
+}
+
+impl Default for Containers {
+    fn default() -> Self {
+        Self {
+            containerd: None,
+            cri: None,
+            // Less than clients wait by default, so that they hear who did not answer.
+            timeout: Span(Duration::from_secs(8)),
+            namespaces: BTreeMap::new(),
         }
     }
 }
@@ -205,6 +230,8 @@ mod tests {
             ("[fleet]\nforwarding = 'maybe'", 2, "maybe"),
             ("[peers]\nn1 = 'a b'", 2, "a b"),
             ("[peers]\n'n 1' = 'a'", 2, "n 1"),
+            ("[containers]\ncri = 'crio.sock'", 2, "crio.sock"),
+            ("[containers.namespaces]\nsystem = 7", 2, "7"),
             ("state = 7", 1, "7"),
         ] {
             let error = ConfigFile::parse(text).unwrap_err();

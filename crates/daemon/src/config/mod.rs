@@ -11,19 +11,23 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mainstay_containers::Sockets;
 use mainstay_fanout::Address;
 use mainstay_journal::EventRetention;
 use mainstay_journal::LogLimits;
 
 pub use file::ConfigFile;
 pub use values::{
-    BadValue, ByteSize, CertificateName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial, Span,
+    BadValue, ByteSize, CertificateName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial,
+    SocketPath, Span,
 };
 
 /// Read when no `--config` is given and the file is there.
 pub const DEFAULT_FILE: &str = "/etc/mainstay/config.toml";
 /// Where a node run by root keeps everything.
 pub const DEFAULT_STATE: &str = "/var/lib/mainstay";
+/// Where containerd listens as distributions install it.
+pub const DEFAULT_CONTAINERD: &str = "/run/containerd/containerd.sock";
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50000);
 
@@ -72,6 +76,8 @@ pub struct Config {
     /// Serial numbers of certificates that are no longer let in.
     pub revoked: BTreeSet<Serial>,
     pub fleet: Fleet,
+    /// The container runtimes of others.
+    pub containers: Sockets,
 }
 
 /// How this node speaks with others.
@@ -148,7 +154,23 @@ impl Config {
                     .map(|(name, peer)| (name.0, peer.0.address(file.fleet.port.get())))
                     .collect(),
             },
+            containers: sockets(file.containers),
         })
+    }
+}
+
+fn sockets(file: file::Containers) -> Sockets {
+    let containerd = file
+        .containerd
+        .map_or_else(|| PathBuf::from(DEFAULT_CONTAINERD), |socket| socket.0);
+    let namespaces = file.namespaces.into_iter();
+    Sockets {
+        cri: file
+            .cri
+            .map_or_else(|| containerd.clone(), |socket| socket.0),
+        containerd,
+        namespaces: namespaces.map(|(name, socket)| (name, socket.0)).collect(),
+        timeout: file.timeout.0,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -162,6 +163,31 @@ impl FromStr for PeerAddress {
     }
 }
 
+/// The path of a unix socket.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct SocketPath(pub PathBuf);
+
+impl FromStr for SocketPath {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        // The kernel's own limit, less the zero at the end.
+        const MOST_BYTES: usize = 107;
+        if !text.starts_with('/') || text.contains('\0') {
+            return Err(BadValue(format!(
+                "\"{text}\" is not the path of a socket; write /run/containerd/containerd.sock"
+            )));
+        }
+        if text.len() > MOST_BYTES {
+            return Err(BadValue(format!(
+                "\"{text}\" is too long for a socket; the kernel takes {MOST_BYTES} bytes"
+            )));
+        }
+        Ok(Self(PathBuf::from(text)))
+    }
+}
+
 /// The serial number of a certificate, as `mainstay pki show` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
@@ -236,6 +262,7 @@ read_from_text!(
     ByteSize,
     PodsAddress,
     CertificateName,
+    SocketPath,
     Serial,
     LogLevel,
     PeerName,
@@ -267,6 +294,7 @@ mod tests {
             let _ = text.parse::<ByteSize>();
             let _ = text.parse::<PodsAddress>();
             let _ = text.parse::<CertificateName>();
+            let _ = text.parse::<SocketPath>();
             let _ = text.parse::<Serial>();
             let _ = text.parse::<LogLevel>();
             let _ = text.parse::<PeerName>();

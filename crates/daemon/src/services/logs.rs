@@ -1,48 +1,95 @@
-//! `Logs`: the journal's log lines as bytes, or a line an item.
+//! `Logs`: the journal's log lines as bytes, or a line an item; and those of containers, from the
+//! files their runtimes write.
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use mainstay_api::common::{ContainerDriver, Data, Metadata};
+use mainstay_api::common::{Data, Metadata};
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::observe::LogItem;
+use mainstay_containers::{ContainerError, Driver, Instance, LogFile};
 use mainstay_journal::Timestamp;
-use mainstay_journal::{LogChunk, LogError, LogQuery, LogStore, LogStream};
+use mainstay_journal::{LogChunk, LogError, LogQuery, LogStream};
 use tonic::Status;
 
-use super::{Answers, not_served, shown};
+use super::{Answers, containers, shown};
+use crate::node::Node;
 
 /// The namespace of the node's own services.
 const SYSTEM: &str = "system";
 /// A line longer than this comes as several items: an item has to fit into a message.
 const MOST_LINE_BYTES: usize = 4 << 20;
 
-pub(super) async fn stream(
-    store: &LogStore,
-    request: LogsRequest,
-) -> Result<Answers<Data>, Status> {
+pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<Data>, Status> {
+    let driver = containers::driver(request.driver)?;
     let query = query(&request)?;
-    let LogsRequest { namespace, id, .. } = request;
-    if id.is_empty() {
+    if request.id.is_empty() {
         return Err(Status::invalid_argument(
             "no log is named; set id, such as \"mainstay\"",
         ));
     }
-    let lines = match store.read(&id, query).await {
+    let lines = match node.logs.read(&request.id, query).await {
+        Ok(_) if request.previous => {
+            return Err(Status::invalid_argument(format!(
+                "log {:?} is the node's own; only a container has a previous one",
+                request.id
+            )));
+        }
         Ok(lines) => lines,
         Err(LogError::NotFound { .. } | LogError::InvalidName { .. })
-            if !matches!(namespace.as_str(), "" | SYSTEM) =>
+            if !matches!(request.namespace.as_str(), "" | SYSTEM) =>
         {
-            return Err(not_served("machine.MachineService/Logs of containers"));
+            of_container(node, &request, driver, query).await?
         }
         Err(LogError::NotFound { .. } | LogError::InvalidName { .. }) => {
-            return Err(Status::not_found(format!(
-                "log {:?} was not registered",
-                shown(&id)
-            )));
+            return Err(not_registered(&request.id));
         }
         Err(error) => return Err(status(&error)),
     };
     Ok(Box::pin(stream::try_unfold(lines, next_data)))
+}
+
+async fn of_container(
+    node: &Node,
+    request: &LogsRequest,
+    driver: Driver,
+    query: LogQuery,
+) -> Result<LogStream, Status> {
+    let instance = if request.previous {
+        Instance::Previous
+    } else {
+        Instance::Current
+    };
+    let engine = containers::engine(node);
+    let found = engine.log(&request.namespace, &request.id, driver, instance);
+    let file = found.await.map_err(|error| match error {
+        ContainerError::NotFound { .. } => not_registered(&request.id),
+        error => containers::status(&error),
+    })?;
+    if !file.timed && (query.since.is_some() || query.until.is_some()) {
+        return Err(Status::failed_precondition(format!(
+            "the lines of log {:?} carry no times; ask without since and until",
+            shown(&request.id)
+        )));
+    }
+    let lines = node.logs.read_file(&file.path, query).await;
+    lines.map_err(|error| file_status(&request.id, &file, &error))
+}
+
+fn not_registered(id: &str) -> Status {
+    Status::not_found(format!("log {:?} was not registered", shown(id)))
+}
+
+fn file_status(id: &str, file: &LogFile, error: &LogError) -> Status {
+    let (id, path) = (shown(id), file.path.display());
+    match error {
+        LogError::NotFound { .. } => Status::not_found(format!(
+            "log {id:?} was not registered: {path} is not there, not yet or no more"
+        )),
+        LogError::Open { source, .. } => {
+            Status::failed_precondition(format!("log {id:?} cannot be read: {path}: {source}"))
+        }
+        error => status(error),
+    }
 }
 
 async fn next_data(mut lines: LogStream) -> Result<Option<(Data, LogStream)>, Status> {
@@ -73,12 +120,6 @@ fn missed() -> Metadata {
 }
 
 fn query(request: &LogsRequest) -> Result<LogQuery, Status> {
-    if ContainerDriver::try_from(request.driver).is_err() {
-        return Err(Status::invalid_argument(format!(
-            "driver {} is unknown; 0 is containerd, 1 is CRI",
-            request.driver
-        )));
-    }
     let tail = match request.tail_lines {
         -1 => None,
         lines => Some(u64::try_from(lines).map_err(|_| {

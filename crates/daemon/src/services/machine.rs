@@ -23,8 +23,8 @@ use mainstay_api::os::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Answers, copy, disk_usage, dmesg, events, list, logs, memory, mounts, netstat, not_served,
-    processes, read, readings,
+    Answers, containers, copy, disk_usage, dmesg, events, list, logs, memory, mounts, netstat,
+    not_served, processes, read, readings,
 };
 use crate::node::Node;
 
@@ -88,7 +88,7 @@ impl MachineService for Machine {
     }
 
     async fn logs(&self, request: Request<LogsRequest>) -> Result<Response<Answers<Data>>, Status> {
-        logs::stream(&self.node.logs, request.into_inner())
+        logs::stream(&self.node, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -184,9 +184,11 @@ impl MachineService for Machine {
 
     async fn containers(
         &self,
-        _: Request<ContainersRequest>,
+        request: Request<ContainersRequest>,
     ) -> Result<Response<ContainersResponse>, Status> {
-        Err(not_served("machine.MachineService/Containers"))
+        containers::list(&self.node, request.get_ref())
+            .await
+            .map(|containers| Response::new(envelope(containers)))
     }
 
     async fn dmesg(
@@ -210,13 +212,20 @@ impl MachineService for Machine {
 
     async fn restart(
         &self,
-        _: Request<RestartRequest>,
+        request: Request<RestartRequest>,
     ) -> Result<Response<RestartResponse>, Status> {
-        Err(not_served("machine.MachineService/Restart"))
+        containers::restart(&self.node, request.get_ref())
+            .await
+            .map(|done| Response::new(envelope(done)))
     }
 
-    async fn stats(&self, _: Request<StatsRequest>) -> Result<Response<StatsResponse>, Status> {
-        Err(not_served("machine.MachineService/Stats"))
+    async fn stats(
+        &self,
+        request: Request<StatsRequest>,
+    ) -> Result<Response<StatsResponse>, Status> {
+        containers::stats(&self.node, request.get_ref())
+            .await
+            .map(|stats| Response::new(envelope(stats)))
     }
 
     async fn hostname(&self, _: Request<()>) -> Result<Response<HostnameResponse>, Status> {

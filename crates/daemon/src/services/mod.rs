@@ -5,6 +5,7 @@
 
 mod auth;
 mod cells;
+mod containers;
 mod copy;
 mod disk_usage;
 mod dmesg;
@@ -121,7 +122,7 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
     add! {
         api::machine::machine_service_server::MachineServiceServer => machine::Machine::new(node),
         api::observe::observe_server::ObserveServer => observe::Observe::new(node),
-        api::os::os_service_server::OsServiceServer => os::Os,
+        api::os::os_service_server::OsServiceServer => os::Os::new(node),
         api::runtime::cell_service_server::CellServiceServer => cells::Cells,
         api::runtime::instances_server::InstancesServer => runtime::Empty,
         api::runtime::pods_server::PodsServer => runtime::Empty,

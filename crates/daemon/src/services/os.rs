@@ -1,5 +1,7 @@
 //! `os.OSService`: the machine's processes, memory, kernel log and containers.
 
+use std::sync::Arc;
+
 use mainstay_api::common::Data;
 use mainstay_api::envelope;
 use mainstay_api::os::os_service_server::OsService;
@@ -9,10 +11,21 @@ use mainstay_api::os::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Answers, dmesg, memory, not_served, processes};
+use super::{Answers, containers, dmesg, memory, processes};
+use crate::node::Node;
 
 #[derive(Debug)]
-pub(super) struct Os;
+pub(super) struct Os {
+    node: Arc<Node>,
+}
+
+impl Os {
+    pub(super) fn new(node: &Arc<Node>) -> Self {
+        Self {
+            node: Arc::clone(node),
+        }
+    }
+}
 
 #[tonic::async_trait]
 impl OsService for Os {
@@ -20,9 +33,11 @@ impl OsService for Os {
 
     async fn containers(
         &self,
-        _: Request<ContainersRequest>,
+        request: Request<ContainersRequest>,
     ) -> Result<Response<ContainersResponse>, Status> {
-        Err(not_served("os.OSService/Containers"))
+        containers::list(&self.node, request.get_ref())
+            .await
+            .map(|containers| Response::new(envelope(containers)))
     }
 
     async fn dmesg(
@@ -46,12 +61,19 @@ impl OsService for Os {
 
     async fn restart(
         &self,
-        _: Request<RestartRequest>,
+        request: Request<RestartRequest>,
     ) -> Result<Response<RestartResponse>, Status> {
-        Err(not_served("os.OSService/Restart"))
+        containers::restart(&self.node, request.get_ref())
+            .await
+            .map(|done| Response::new(envelope(done)))
     }
 
-    async fn stats(&self, _: Request<StatsRequest>) -> Result<Response<StatsResponse>, Status> {
-        Err(not_served("os.OSService/Stats"))
+    async fn stats(
+        &self,
+        request: Request<StatsRequest>,
+    ) -> Result<Response<StatsResponse>, Status> {
+        containers::stats(&self.node, request.get_ref())
+            .await
+            .map(|stats| Response::new(envelope(stats)))
     }
 }

@@ -65,6 +65,16 @@ impl FileCursor {
         Ok(self.file.metadata()?.nlink() == 0)
     }
 
+    /// Goes back to the beginning if the file has become shorter than what was read of it.
+    pub(super) fn rewind_if_cut(&mut self) -> io::Result<bool> {
+        let cut = self.size()? < self.offset;
+        if cut {
+            self.offset = 0;
+            self.long_line = None;
+        }
+        Ok(cut)
+    }
+
     /// Nothing more of this file is wanted, whatever is added.
     pub(super) fn is_over(&self) -> bool {
         self.window.passed()

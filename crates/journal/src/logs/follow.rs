@@ -66,8 +66,9 @@ impl Followers {
         }))
     }
 
-    /// Begins to follow; whatever is written after this wakes the follower.
-    pub(super) fn join(&self, log: &str) -> io::Result<Follower> {
+    /// Begins to follow what is in a directory, below the root or, with an absolute path, anywhere
+    /// else; whatever is written after this wakes the follower.
+    pub(super) fn join(&self, log: &Path) -> io::Result<Follower> {
         let mut guard = self.lock();
         let (descriptor, changes) = match &mut *guard {
             Some(watching) => watching.join(&self.0.root, log)?,
@@ -132,7 +133,7 @@ struct Watching {
 }
 
 struct Watched {
-    name: String,
+    directory: PathBuf,
     followers: usize,
     /// Dropped when the log's directory is gone.
     changes: watch::Sender<()>,
@@ -153,14 +154,14 @@ impl Watching {
     fn join(
         &mut self,
         root: &Path,
-        log: &str,
+        log: &Path,
     ) -> io::Result<(WatchDescriptor, watch::Receiver<()>)> {
         let descriptor = self.watch(root, log)?;
         let watched = self
             .logs
             .entry(descriptor.clone())
             .or_insert_with(|| Watched {
-                name: log.to_owned(),
+                directory: log.to_owned(),
                 followers: 0,
                 changes: watch::Sender::new(()),
             });
@@ -169,9 +170,9 @@ impl Watching {
     }
 
     /// Gives the same descriptor again for a directory that is already watched.
-    fn watch(&mut self, root: &Path, log: &str) -> io::Result<WatchDescriptor> {
-        let written =
-            WatchMask::MODIFY | WatchMask::CREATE | WatchMask::ONLYDIR | WatchMask::DONT_FOLLOW;
+    fn watch(&mut self, root: &Path, log: &Path) -> io::Result<WatchDescriptor> {
+        let written = WatchMask::MODIFY | WatchMask::CREATE | WatchMask::DELETE;
+        let written = written | WatchMask::ONLYDIR | WatchMask::DONT_FOLLOW;
         self.watches.add(root.join(log), written)
     }
 
@@ -197,8 +198,8 @@ impl Watching {
                 watched.changes.send_replace(());
             }
         } else if event.wd == self.root {
-            if let Some(name) = event.name.and_then(OsStr::to_str) {
-                self.forget_deleted(root, name);
+            if let Some(name) = event.name {
+                self.forget_deleted(root, Path::new(name));
             }
         } else if event.mask.contains(EventMask::IGNORED) {
             self.logs.remove(&event.wd);
@@ -209,12 +210,14 @@ impl Watching {
 
     /// A directory of that name was deleted, but since then another may have been made and
     /// followed.
-    fn forget_deleted(&mut self, root: &Path, name: &str) {
+    fn forget_deleted(&mut self, root: &Path, name: &Path) {
         let present = self.watch(root, name).ok();
         let deleted: Vec<_> = self
             .logs
             .iter()
-            .filter(|(descriptor, log)| log.name == name && Some(*descriptor) != present.as_ref())
+            .filter(|(descriptor, log)| {
+                log.directory == name && Some(*descriptor) != present.as_ref()
+            })
             .map(|(descriptor, _)| descriptor.clone())
             .collect();
         for descriptor in deleted {

@@ -7,6 +7,7 @@
 //! ```
 //! Files are only ever appended to and, in the end, deleted: never renamed, rewritten or
 //! truncated. A reader is therefore a generation and an offset, and needs no word from the writer.
+//! Log files that other programs write and rotate are read by the same reader, see `foreign`.
 
 mod bisect;
 mod chunk;
@@ -14,7 +15,9 @@ mod directory;
 mod error;
 mod file_cursor;
 mod file_end;
+mod files;
 mod follow;
+mod foreign;
 mod limits;
 mod lines;
 mod query;

@@ -9,9 +9,9 @@ use std::mem;
 
 use super::bisect;
 use super::chunk::{LogChunk, Shape};
-use super::directory::LogDirectory;
 use super::error::LogError;
 use super::file_cursor::{Extent, FileCursor};
+use super::files::Files;
 use super::lines::Lines;
 use super::query::LogQuery;
 use super::tail;
@@ -35,7 +35,7 @@ pub(super) struct Snapshot {
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    directory: LogDirectory,
+    files: Files,
     query: LogQuery,
     /// Where reading ends, unless following.
     snapshot: Option<Snapshot>,
@@ -54,9 +54,9 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Finds where to begin.
-    pub(super) fn open(directory: LogDirectory, query: LogQuery) -> Result<Self, LogError> {
+    pub(super) fn open(files: Files, query: LogQuery) -> Result<Self, LogError> {
         let mut reader = Self {
-            directory,
+            files,
             query,
             snapshot: None,
             head: Vec::new(),
@@ -73,7 +73,7 @@ impl Reader {
     }
 
     pub(super) fn name(&self) -> &str {
-        self.directory.name()
+        self.files.name()
     }
 
     /// Says that nothing will be added any more.
@@ -87,17 +87,17 @@ impl Reader {
     }
 
     fn find_start(&mut self) -> io::Result<()> {
-        let generations = self.directory.generations()?;
+        let generations = self.files.generations()?;
         if !self.query.follow {
             let generation = generations.last().copied().unwrap_or(0);
-            let file = self.directory.open_generation(generation)?;
+            let file = self.files.open_generation(generation)?;
             let size = file.map_or(Ok(0), |file| file.metadata().map(|metadata| metadata.len()))?;
             self.snapshot = Some(Snapshot { generation, size });
         }
         self.expected = generations.first().copied();
         if let Some(count) = self.query.tail {
             let query = &self.query;
-            let tail = tail::find(&self.directory, &generations, self.snapshot, query, count)?;
+            let tail = tail::find(&mut self.files, &generations, self.snapshot, query, count)?;
             self.head = tail.head;
             self.cursor = tail.cursor;
         }
@@ -116,6 +116,10 @@ impl Reader {
                 }
                 return Ok(self.nothing_left());
             };
+            let cut = self.files.may_be_cut();
+            if cut && self.snapshot.is_none() && cursor.rewind_if_cut()? {
+                self.missed = true;
+            }
             let extent = match self.snapshot {
                 Some(snapshot) if snapshot.generation == cursor.generation => Extent {
                     end: snapshot.size,
@@ -137,10 +141,10 @@ impl Reader {
             if extent.complete {
                 self.expected = Some(generation + 1);
                 self.cursor = None;
-            } else if has_successor(&self.directory, cursor)? {
+            } else if has_successor(&mut self.files, cursor)? {
                 // Lines may have been added between reading and this look: read once more.
                 self.complete = true;
-            } else if cursor.is_over() || self.closing {
+            } else if cursor.is_over() || self.closing || cut && cursor.is_deleted()? {
                 return Ok(Step::End);
             } else {
                 return Ok(Step::Wait);
@@ -184,10 +188,10 @@ impl Reader {
             if least > newest {
                 return Ok(None);
             }
-            if let Some(file) = self.directory.open_generation(least)? {
+            if let Some(file) = self.files.open_generation(least)? {
                 return Ok(Some((least, file)));
             }
-            let generations = self.directory.generations()?;
+            let generations = self.files.generations()?;
             let Some(oldest) = generations
                 .into_iter()
                 .find(|generation| *generation >= least)
@@ -216,7 +220,7 @@ impl Reader {
 
     fn read_error(&self, source: io::Error) -> LogError {
         LogError::Read {
-            log: self.directory.name().to_owned(),
+            log: self.files.name().to_owned(),
             source,
         }
     }
@@ -224,14 +228,14 @@ impl Reader {
 
 /// Generations are numbered without gaps and deleted oldest first: if the next one is not there,
 /// there is a later one only if the present one is already gone.
-fn has_successor(directory: &LogDirectory, cursor: &FileCursor) -> io::Result<bool> {
-    if directory.open_generation(cursor.generation + 1)?.is_some() {
+fn has_successor(files: &mut Files, cursor: &FileCursor) -> io::Result<bool> {
+    if files.open_generation(cursor.generation + 1)?.is_some() {
         return Ok(true);
     }
     if !cursor.is_deleted()? {
         return Ok(false);
     }
-    Ok(directory
+    Ok(files
         .generations()?
         .iter()
         .any(|generation| *generation > cursor.generation))

@@ -8,7 +8,9 @@ use tokio::task::spawn_blocking;
 
 use super::directory::{LogDirectory, check_name};
 use super::error::LogError;
+use super::files::Files;
 use super::follow::Followers;
+use super::foreign::ForeignLog;
 use super::query::LogQuery;
 use super::reader::Reader;
 use super::stream::LogStream;
@@ -77,21 +79,44 @@ impl LogStore {
             })?
     }
 
+    /// Begins to read a log file that another program writes, in the format of ours or as plain
+    /// text, also where that program renames it from time to time and begins a new one.
+    pub async fn read_file(&self, path: &Path, query: LogQuery) -> Result<LogStream, LogError> {
+        let (store, file) = (self.clone(), path.to_owned());
+        spawn_blocking(move || store.start_reading_file(&file, query))
+            .await
+            .map_err(|_| LogError::Interrupted {
+                log: path.display().to_string(),
+            })?
+    }
+
     fn start_reading(&self, log: &str, query: LogQuery) -> Result<LogStream, LogError> {
         let directory = LogDirectory::open(&self.root, log)?;
+        self.start(Files::Own(directory), Path::new(log), query)
+    }
+
+    fn start_reading_file(&self, path: &Path, query: LogQuery) -> Result<LogStream, LogError> {
+        let log = ForeignLog::open(path)?;
+        let directory = log.directory().to_owned();
+        self.start(Files::Foreign(log), &directory, query)
+    }
+
+    fn start(
+        &self,
+        files: Files,
+        directory: &Path,
+        query: LogQuery,
+    ) -> Result<LogStream, LogError> {
         let mut follower = None;
         if query.follow {
             // Before the first look at the files, so that nothing written after it goes unseen.
-            let joined = self.followers.join(log);
+            let joined = self.followers.join(directory);
             follower = Some(joined.map_err(|source| LogError::Watch {
-                log: log.to_owned(),
+                log: files.name().to_owned(),
                 source,
             })?);
         }
-        Ok(LogStream::new(
-            Reader::open(directory, query)?,
-            follower,
-            query.until,
-        ))
+        let reader = Reader::open(files, query)?;
+        Ok(LogStream::new(reader, follower, query.until))
     }
 }

@@ -8,8 +8,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::bisect;
-use super::directory::LogDirectory;
 use super::file_cursor::FileCursor;
+use super::files::Files;
 use super::lines::Lines;
 use super::query::LogQuery;
 use super::reader::Snapshot;
@@ -29,7 +29,7 @@ pub(super) struct Tail {
 }
 
 pub(super) fn find(
-    directory: &LogDirectory,
+    files: &mut Files,
     generations: &[u64],
     snapshot: Option<Snapshot>,
     query: &LogQuery,
@@ -42,7 +42,7 @@ pub(super) fn find(
     };
     for generation in generations.iter().rev() {
         // Older ones than one deleted meanwhile are gone too.
-        let Some(file) = directory.open_generation(*generation)? else {
+        let Some(file) = files.open_generation(*generation)? else {
             break;
         };
         let newest = search.cursor.is_none();

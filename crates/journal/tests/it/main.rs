@@ -13,6 +13,7 @@ mod full_disk;
 mod log_crash;
 mod log_damage;
 mod log_follow;
+mod log_foreign;
 mod log_model;
 mod log_support;
 mod log_writer;

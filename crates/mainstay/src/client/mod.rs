@@ -143,23 +143,12 @@ impl Client {
         &self.nodes
     }
 
-    /// Bounds the wait for an answer.
+    /// Bounds the wait for an answer, or for a stream to begin.
     pub async fn within<T>(
         &self,
         call: impl Future<Output = Result<T, tonic::Status>>,
     ) -> Outcome<T> {
-        match tokio::time::timeout(self.timeout, call).await {
-            // The library counts the time as well, where the node was told of it.
-            Ok(Err(status)) if !is_timeout(&status) => Err(status.into()),
-            Ok(Ok(answer)) => Ok(answer),
-            _ => Err(Failure::new(
-                Exit::Timeout,
-                format!(
-                    "no answer within {}; --timeout TIME waits longer",
-                    humantime::format_duration(self.timeout)
-                ),
-            )),
-        }
+        within(self.timeout, call).await
     }
 
     /// Who answered: the name a forwarding node gave, else the endpoint itself.
@@ -174,6 +163,24 @@ impl Client {
 /// What cannot be sent as the name of a node would be answered by the endpoint instead.
 fn is_sendable(node: &str) -> bool {
     node.parse::<tonic::metadata::AsciiMetadataValue>().is_ok()
+}
+
+async fn within<T>(
+    bound: std::time::Duration,
+    call: impl Future<Output = Result<T, tonic::Status>>,
+) -> Outcome<T> {
+    match tokio::time::timeout(bound, call).await {
+        // The library counts the time as well, where the node was told of it.
+        Ok(Err(status)) if !is_timeout(&status) => Err(status.into()),
+        Ok(Ok(answer)) => Ok(answer),
+        _ => Err(Failure::new(
+            Exit::Timeout,
+            format!(
+                "no answer within {}; --timeout TIME waits longer",
+                humantime::format_duration(bound)
+            ),
+        )),
+    }
 }
 
 fn is_timeout(status: &tonic::Status) -> bool {

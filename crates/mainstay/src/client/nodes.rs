@@ -1,13 +1,14 @@
 //! One question, many nodes: what came of each, and which failed.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use mainstay_api::common::Metadata;
 use mainstay_api::{FromNode, Reply};
 use tonic::{Request, Response, Status};
 
-use super::{Client, Machine};
+use super::{Client, Machine, within};
 use crate::failure::{Exit, Failure, Outcome, tell, warn};
 
 /// So many nodes are named in one call: the answers of all must fit into one message.
@@ -46,11 +47,26 @@ impl Client {
         R: Reply,
         F: Future<Output = Result<Response<R>, Status>>,
     {
+        self.ask_within(self.timeout, question, call).await
+    }
+
+    /// The same for what takes its time.
+    pub async fn ask_within<Q, R, F>(
+        &self,
+        bound: Duration,
+        question: Q,
+        call: impl Fn(Machine, Request<Q>) -> F,
+    ) -> Outcome<Vec<Answer<R::Message>>>
+    where
+        Q: Clone,
+        R: Reply,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
         let calls = self.calls(&question).into_iter().map(|mut request| {
-            request.set_timeout(self.timeout);
+            request.set_timeout(bound);
             call(self.machine(), request)
         });
-        let replies = self.within(try_join_all(calls)).await?;
+        let replies = within(bound, try_join_all(calls)).await?;
         let mut answers: Vec<Answer<R::Message>> = replies
             .into_iter()
             .flat_map(|reply| reply.into_inner().into_messages())

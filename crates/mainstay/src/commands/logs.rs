@@ -4,22 +4,27 @@ use std::io::Write;
 
 use clap::Args;
 use futures_util::StreamExt;
+use mainstay_api::common::ContainerDriver;
 use mainstay_api::machine::LogsRequest;
 
 use super::connect;
+use super::containers::KUBERNETES;
 use crate::cli::Global;
 use crate::failure::Outcome;
 use crate::output::{self, NodeLines, moment};
 
-/// Show the log of a service, such as the node's own (`mainstay`) or its `audit` log
+/// Show a log: the node's own (`mainstay`), its `audit` log, or that of a container
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay logs mainstay --tail 20\n  \
     mainstay logs mainstay -f\n  \
     mainstay logs audit --since 1h\n  \
-    mainstay logs mainstay --since 2026-11-15T20:00:00Z --until 2026-11-15T21:00:00Z")]
+    mainstay logs mainstay --since 2026-11-15T20:00:00Z --until 2026-11-15T21:00:00Z\n  \
+    mainstay logs -k kube-system/coredns-0:coredns -f     a container of Kubernetes\n  \
+    mainstay logs -k kube-system/coredns-0:coredns -p     the one that ran before it\n  \
+    mainstay logs --namespace default web                 a container of containerd")]
 pub struct Logs {
-    /// Which log
+    /// Which log, or which container's, as `mainstay containers` shows it
     id: String,
 
     /// Go on with new lines as they come
@@ -38,18 +43,32 @@ pub struct Logs {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<jiff::Timestamp>,
 
-    /// The namespace the log belongs to
-    #[arg(long, default_value = "system")]
+    /// The namespace the log belongs to: `system` for the node's own, or one of containerd
+    #[arg(long, value_name = "NAMESPACE", default_value = "system")]
     namespace: String,
+
+    /// The log of a container of Kubernetes, through CRI
+    #[arg(short, long, conflicts_with = "namespace")]
+    kubernetes: bool,
+
+    /// Of the instance before, when the container was started again
+    #[arg(short, long)]
+    previous: bool,
 }
 
 impl Logs {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
+        let (namespace, driver) = if self.kubernetes {
+            (KUBERNETES.to_owned(), ContainerDriver::Cri)
+        } else {
+            (self.namespace, ContainerDriver::Containerd)
+        };
         let request = LogsRequest {
-            namespace: self.namespace,
+            namespace,
             id: self.id,
-            driver: 0,
+            driver: driver.into(),
+            previous: self.previous,
             follow: self.follow,
             tail_lines: self.tail.unwrap_or(-1),
             since: self.since.map(output::wire_time),

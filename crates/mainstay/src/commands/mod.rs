@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod completion;
 pub mod config;
+pub mod containers;
 pub mod cp;
 pub mod df;
 pub mod dmesg;
@@ -16,7 +17,9 @@ pub mod man;
 pub mod netstat;
 pub mod pki;
 pub mod ps;
+pub mod restart;
 pub mod serve;
+pub mod stats;
 pub mod top;
 pub mod version;
 
@@ -39,6 +42,9 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Du(du) => talk(du.run(&global)),
         Command::Netstat(netstat) => talk(netstat.run(&global)),
         Command::Dmesg(dmesg) => talk(dmesg.run(&global)),
+        Command::Containers(containers) => talk(containers.run(&global)),
+        Command::Stats(stats) => talk(stats.run(&global)),
+        Command::Restart(restart) => talk(restart.run(&global)),
         Command::Ls(ls) => talk(ls.run(&global)),
         Command::Cat(cat) => talk(cat.run(&global)),
         Command::Cp(cp) => talk(cp.run(&global)),

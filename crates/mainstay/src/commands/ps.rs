@@ -130,7 +130,7 @@ fn table(answers: &[Answer<Process>]) -> String {
 }
 
 /// `1:02.5`, as `ps` and `top` show it.
-fn cpu_time(seconds: f64) -> String {
+pub(super) fn cpu_time(seconds: f64) -> String {
     let minutes = (seconds / 60.0).floor();
     format!("{minutes}:{:04.1}", seconds - minutes * 60.0)
 }

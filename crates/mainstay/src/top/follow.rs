@@ -69,6 +69,7 @@ impl Follower {
             tail_lines: LINES_BEFORE,
             since: None,
             until: None,
+            previous: false,
         };
         let mut machine = connection.client.machine();
         let request = Client::request_to(self.node.as_ref(), request);

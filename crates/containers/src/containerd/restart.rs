@@ -1,0 +1,265 @@
+//! Restarting a container that only containerd knows: its task is ended, and a new one made of the
+//! same description, root file system and output.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use containerd_client::services::v1::containers_client::ContainersClient;
+use containerd_client::services::v1::snapshots::MountsRequest;
+use containerd_client::services::v1::snapshots::snapshots_client::SnapshotsClient;
+use containerd_client::services::v1::{
+    Container as Record, CreateTaskRequest, DeleteTaskRequest, GetContainerRequest, KillRequest,
+    ResumeTaskRequest, StartRequest, WaitRequest,
+};
+use containerd_client::types::Mount;
+use containerd_client::types::v1::{Process, Status};
+use nix::sys::signal::Signal;
+use tokio::net::unix::pipe;
+
+use super::{Containerd, request, unless_missing};
+use crate::connection::MOST_MESSAGE_BYTES;
+use crate::container::Container;
+use crate::error::ContainerError;
+
+/// How long a container may take to end by itself.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where an image's wish for another signal than SIGTERM is kept.
+const STOP_SIGNAL: &str = "io.containerd.image.config.stop-signal";
+const OF_DOCKER: &str = "com.docker/engine.bundle.path";
+
+impl Containerd {
+    pub(crate) async fn restart(&self, container: &Container) -> Result<(), ContainerError> {
+        let id = &container.id;
+        let record = self.record(container).await?;
+        if record.labels.contains_key(OF_DOCKER) {
+            return Err(ContainerError::OfDocker { id: id.clone() });
+        }
+        let task = self
+            .task(&container.namespace, &container.internal_id)
+            .await?;
+        let streams = Streams::of(id, task.as_ref()).await?;
+        // Asked for before anything is stopped: what cannot be started again is left alone.
+        let rootfs = self.rootfs(&container.namespace, &record).await?;
+        if let Some(task) = task {
+            self.end(container, &record, &task).await?;
+        }
+        self.start(container, rootfs, streams)
+            .await
+            .map_err(|error| ContainerError::NotStarted {
+                id: id.clone(),
+                why: error.to_string(),
+            })
+    }
+
+    async fn record(&self, container: &Container) -> Result<Record, ContainerError> {
+        let mut client = ContainersClient::new(self.connection.channel())
+            .max_decoding_message_size(MOST_MESSAGE_BYTES);
+        let message = GetContainerRequest {
+            id: container.internal_id.clone(),
+        };
+        let request = request(&container.namespace, message)?;
+        let answer = self
+            .connection
+            .ask("show a container", client.get(request))
+            .await;
+        unless_missing(answer)?
+            .and_then(|answer| answer.container)
+            .ok_or_else(|| ContainerError::NotFound {
+                id: container.id.clone(),
+            })
+    }
+
+    /// None where the description itself says where the root is.
+    async fn rootfs(&self, namespace: &str, record: &Record) -> Result<Vec<Mount>, ContainerError> {
+        if record.snapshot_key.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut client = SnapshotsClient::new(self.connection.channel());
+        let message = MountsRequest {
+            snapshotter: record.snapshotter.clone(),
+            key: record.snapshot_key.clone(),
+        };
+        let call = client.mounts(request(namespace, message)?);
+        let what = "show the container's root file system";
+        Ok(self.connection.ask(what, call).await?.mounts)
+    }
+
+    /// Ends the task, by force if it must be, and clears it away.
+    async fn end(
+        &self,
+        container: &Container,
+        record: &Record,
+        task: &Process,
+    ) -> Result<(), ContainerError> {
+        if matches!(task.status(), Status::Paused | Status::Pausing) {
+            self.resume(container).await?;
+        }
+        if task.status() != Status::Stopped {
+            let asked = self.signal(container, stop_signal(record)).await?;
+            if asked && !self.ended_within(container, GRACE).await? {
+                let killed = self.signal(container, Signal::SIGKILL).await?;
+                let patience = self.connection.patience();
+                if killed && !self.ended_within(container, patience).await? {
+                    return Err(ContainerError::Unstoppable {
+                        id: container.id.clone(),
+                    });
+                }
+            }
+        }
+        let message = DeleteTaskRequest {
+            container_id: container.internal_id.clone(),
+        };
+        let mut client = self.tasks_client();
+        let call = client.delete(request(&container.namespace, message)?);
+        // Whoever started it may clear it away as well.
+        unless_missing(self.connection.ask("delete the old task", call).await)?;
+        Ok(())
+    }
+
+    async fn resume(&self, container: &Container) -> Result<(), ContainerError> {
+        let message = ResumeTaskRequest {
+            container_id: container.internal_id.clone(),
+        };
+        let mut client = self.tasks_client();
+        let call = client.resume(request(&container.namespace, message)?);
+        self.connection.ask("resume the container", call).await
+    }
+
+    /// False if there is nothing left to be signalled.
+    async fn signal(&self, container: &Container, signal: Signal) -> Result<bool, ContainerError> {
+        let message = KillRequest {
+            container_id: container.internal_id.clone(),
+            signal: u32::try_from(signal as i32).unwrap_or_default(),
+            ..KillRequest::default()
+        };
+        let mut client = self.tasks_client();
+        let call = client.kill(request(&container.namespace, message)?);
+        let answer = self.connection.ask("signal the container", call).await;
+        Ok(unless_missing(answer)?.is_some())
+    }
+
+    async fn ended_within(
+        &self,
+        container: &Container,
+        time: Duration,
+    ) -> Result<bool, ContainerError> {
+        let message = WaitRequest {
+            container_id: container.internal_id.clone(),
+            ..WaitRequest::default()
+        };
+        let mut client = self.tasks_client();
+        let call = client.wait(request(&container.namespace, message)?);
+        let what = "wait for the container's end";
+        match unless_missing(self.connection.ask_for(time, what, call).await) {
+            Ok(_) => Ok(true),
+            Err(ContainerError::Silent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn start(
+        &self,
+        container: &Container,
+        rootfs: Vec<Mount>,
+        streams: Streams,
+    ) -> Result<(), ContainerError> {
+        let namespace = &container.namespace;
+        let mut client = self.tasks_client();
+        let held_open = streams.hold_open();
+        let message = CreateTaskRequest {
+            container_id: container.internal_id.clone(),
+            rootfs,
+            stdin: streams.stdin,
+            stdout: streams.stdout,
+            stderr: streams.stderr,
+            terminal: streams.terminal,
+            ..CreateTaskRequest::default()
+        };
+        let call = client.create(request(namespace, message)?);
+        self.connection.ask("make a new task", call).await?;
+        drop(held_open);
+        let message = StartRequest {
+            container_id: container.internal_id.clone(),
+            ..StartRequest::default()
+        };
+        let call = client.start(request(namespace, message)?);
+        self.connection.ask("start the new task", call).await?;
+        Ok(())
+    }
+}
+
+fn stop_signal(record: &Record) -> Signal {
+    let wish = record.labels.get(STOP_SIGNAL).map(String::as_str);
+    let number = |text: &str| Signal::try_from(text.parse::<i32>().ok()?).ok();
+    wish.and_then(|text| Signal::from_str(text).ok().or_else(|| number(text)))
+        .unwrap_or(Signal::SIGTERM)
+}
+
+/// Where input comes from and output goes to.
+#[derive(Debug, Default)]
+struct Streams {
+    stdin: String,
+    stdout: String,
+    stderr: String,
+    terminal: bool,
+}
+
+impl Streams {
+    /// Pipes belong to whoever started the container; those that are gone are left out.
+    async fn of(id: &str, task: Option<&Process>) -> Result<Self, ContainerError> {
+        let Some(task) = task else {
+            return Ok(Self::default());
+        };
+        let streams = Self {
+            stdin: unless_gone(&task.stdin).await,
+            stdout: unless_gone(&task.stdout).await,
+            stderr: unless_gone(&task.stderr).await,
+            terminal: task.terminal,
+        };
+        if streams.terminal && streams.stdout.is_empty() {
+            return Err(ContainerError::Detached { id: id.to_owned() });
+        }
+        Ok(streams)
+    }
+
+    /// Opens the pipes for reading, without reading. A new task waits until somebody has, and holds
+    /// them open by itself from then on; whoever read them before may be gone for long.
+    fn hold_open(&self) -> Vec<pipe::Receiver> {
+        let pipes = [&self.stdout, &self.stderr].into_iter();
+        pipes
+            .filter(|stream| Path::new(stream).is_absolute())
+            .filter_map(|stream| pipe::OpenOptions::new().open_receiver(stream).ok())
+            .collect()
+    }
+}
+
+async fn unless_gone(stream: &str) -> String {
+    let there =
+        !Path::new(stream).is_absolute() || tokio::fs::try_exists(stream).await.unwrap_or(false);
+    if there {
+        stream.to_owned()
+    } else {
+        String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_may_wish_for_another_signal() {
+        let record = |wish: &str| Record {
+            labels: [(STOP_SIGNAL.to_owned(), wish.to_owned())].into(),
+            ..Record::default()
+        };
+        assert_eq!(stop_signal(&record("SIGQUIT")), Signal::SIGQUIT);
+        assert_eq!(stop_signal(&record("3")), Signal::SIGQUIT);
+        for none in ["", "SIGNONE", "-1", "99999"] {
+            assert_eq!(stop_signal(&record(none)), Signal::SIGTERM);
+        }
+        assert_eq!(stop_signal(&Record::default()), Signal::SIGTERM);
+    }
+}

@@ -1,0 +1,95 @@
+//! `mainstay containers`
+
+use clap::Args;
+use mainstay_api::common::ContainerDriver;
+use mainstay_api::os::{Container, ContainersRequest};
+
+use super::connect;
+use crate::cli::{Format, Global};
+use crate::client::Answer;
+use crate::failure::Outcome;
+use crate::output::{self, Table};
+
+/// The namespace of containerd that Kubernetes uses.
+pub(super) const KUBERNETES: &str = "k8s.io";
+
+/// List the containers of the node, those that have exited too
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay containers                          everything containerd runs, in every namespace\n  \
+    mainstay containers --namespace moby         what Docker runs\n  \
+    mainstay containers -k                       pods and containers of Kubernetes\n  \
+    mainstay containers -o json | jq '.[].containers[] | select(.pid == 0) | .id'")]
+pub struct Containers {
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// Whose containers: of containerd, or of Kubernetes.
+#[derive(Debug, Clone, Args)]
+pub struct Scope {
+    /// Only this namespace of containerd: default (ctr, nerdctl), moby (Docker), k8s.io
+    /// (Kubernetes), ... [default: all]
+    #[arg(long, value_name = "NAMESPACE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    namespace: Option<String>,
+
+    /// The pods and containers of Kubernetes, through CRI
+    #[arg(short, long, conflicts_with = "namespace")]
+    kubernetes: bool,
+}
+
+impl Scope {
+    pub(super) fn namespace(&self) -> String {
+        match &self.namespace {
+            _ if self.kubernetes => KUBERNETES.to_owned(),
+            Some(namespace) => namespace.clone(),
+            None => String::new(),
+        }
+    }
+
+    pub(super) fn driver(&self) -> i32 {
+        let driver = if self.kubernetes {
+            ContainerDriver::Cri
+        } else {
+            ContainerDriver::Containerd
+        };
+        driver.into()
+    }
+}
+
+impl Containers {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let request = ContainersRequest {
+            namespace: self.scope.namespace(),
+            driver: self.scope.driver(),
+        };
+        let answers = client
+            .ask(request, |mut machine, request| async move {
+                machine.containers(request).await
+            })
+            .await?;
+        match global.output {
+            Format::Table => output::print(&table(answers))?,
+            format => output::per_node(format, "os.Container", &answers)?,
+        }
+        client.outcome()
+    }
+}
+
+fn table(answers: Vec<Answer<Container>>) -> String {
+    let mut table = Table::new(&["NODE", "NAMESPACE", "ID", "IMAGE", "PID", "STATUS"]);
+    for Answer { node, message } in answers {
+        for container in message.containers {
+            table.row(vec![
+                node.clone(),
+                container.namespace,
+                container.id,
+                container.image,
+                container.pid.to_string(),
+                container.status,
+            ]);
+        }
+    }
+    table.to_string()
+}
