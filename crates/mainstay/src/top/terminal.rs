@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use nix::sys::signal::{Signal, raise};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
@@ -10,7 +11,6 @@ use ratatui::crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, queue};
-use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc;
 
 use super::app::App;
@@ -51,9 +51,10 @@ impl Terminal {
     /// Stops this process as Ctrl-Z does; returns when it goes on.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back()?;
-        // Takes effect before it returns. Where no shell could ever continue us, the kernel
-        // ignores it.
-        kill_process(getpid(), Signal::TSTP)?;
+        // To this thread, so that it takes effect before this returns: one to the process may be
+        // taken by another thread while this one runs on. Where no shell could ever continue us,
+        // the kernel ignores it.
+        raise(Signal::SIGTSTP)?;
         self.retake()
     }
 
