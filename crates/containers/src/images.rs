@@ -45,7 +45,7 @@ mod tests {
         for tagged in [
             "busybox:1",
             "host:5000/a/b:v1",
-            "docker.io/library/x:latest",
+            "example.org/library/x:latest",
         ] {
             assert!(has_tag(tagged), "{tagged}");
         }
