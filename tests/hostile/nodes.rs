@@ -426,3 +426,38 @@ async fn a_caller_with_a_bound_gets_what_came_before_it() {
     let metadata = failed[0].metadata.clone().unwrap();
     assert_eq!(metadata.status.unwrap().code, Code::DeadlineExceeded as i32);
 }
+
+#[tokio::test]
+async fn a_node_that_ends_every_connection_is_given_up_at_once() {
+    let fleet = TestFleet::with_config(2, IMPATIENT);
+    let (ended, mut connections) = tokio::sync::mpsc::unbounded_channel();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let name = listener.local_addr().unwrap().to_string();
+    let acceptor = TlsAcceptor::from(certificate(&fleet.nodes[0]).config());
+    let serving = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let stream = acceptor.accept(stream).await;
+            ended.send(()).unwrap();
+            drop(stream);
+        }
+    });
+    let mut machine = MachineServiceClient::new(fleet.nodes[0].connect().await);
+    let asked = machine.memory(to_nodes((), [&name]));
+    let reply = soon("the answer", asked).await.unwrap().into_inner();
+    assert!(
+        !reply.messages[0]
+            .metadata
+            .as_ref()
+            .unwrap()
+            .error
+            .is_empty()
+    );
+    serving.abort();
+    let mut count = 0;
+    while connections.recv().await.is_some() {
+        count += 1;
+    }
+    assert!((1..=9).contains(&count), "{count} connections for one call");
+    assert_unharmed(&fleet.nodes[0]).await;
+}

@@ -28,6 +28,8 @@ use crate::target::Address;
 const CALLS_PER_CONNECTION: usize = 100;
 /// A connection nobody has used for so long is closed.
 const IDLE: Duration = Duration::from_secs(60);
+/// A connection may end while it is picked. A node that ends every new one, too, has failed.
+const RETRIES: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Callers choose the names; what is remembered of them is bounded.
@@ -106,6 +108,7 @@ impl Pool {
         bound: Duration,
     ) -> Result<Response<Body>, Status> {
         let began = Instant::now();
+        let mut retries = RETRIES;
         loop {
             let left = bound.saturating_sub(began.elapsed());
             let (mut connected, lease) = self.lease(address, left, bound).await.map_err(told)?;
@@ -113,7 +116,10 @@ impl Pool {
                 Ok(response) => return Ok(response.map(|body| Leased::body(body, lease))),
                 Err(mut failed) => match failed.take_message() {
                     // It has not been sent: the connection ended just before.
-                    Some(unsent) if began.elapsed() < bound => request = unsent,
+                    Some(unsent) if retries > 0 && began.elapsed() < bound => {
+                        retries -= 1;
+                        request = unsent;
+                    }
                     _ => return Err(lost(&failed.into_error())),
                 },
             }
@@ -127,7 +133,7 @@ impl Pool {
         bound: Duration,
     ) -> Result<(Connected, Lease), Unreachable> {
         let began = Instant::now();
-        loop {
+        for _ in 0..=RETRIES {
             let attempt = {
                 let mut peers = self.0.lock();
                 if peers.len() >= MOST_PEERS && !peers.contains_key(address) {
@@ -156,6 +162,7 @@ impl Pool {
                 Err(_) => return Err(Unreachable::in_time(bound)),
             }
         }
+        Err(Unreachable::because("it ends every connection at once"))
     }
 
     /// Runs on its own: whoever asked first may go away while others still wait.
