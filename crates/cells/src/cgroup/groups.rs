@@ -1,0 +1,340 @@
+//! Our groups: made, limited, entered, emptied and removed, below one root of our own in each tree.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
+use super::layout::{Controller, Layout, Mode};
+use super::settings::{self, Setting};
+use crate::limits::Limits;
+
+/// Where the kernel cannot kill a group by itself: how often it is gone through, and how long a
+/// process may take to end that has been killed.
+const MOST_ROUNDS: usize = 100;
+const LONGEST_END: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    #[error("this machine has no control groups; mount them at /sys/fs/cgroup")]
+    None,
+    #[error("control group {} is there already", path.display())]
+    Exists { path: PathBuf },
+    #[error("this kernel has no {} controller, which the limit needs", controller.name())]
+    NoController { controller: Controller },
+    #[error("control groups of version 1 do not know {what}")]
+    NotInV1 { what: &'static str },
+    #[error("{} does not take {value:?}", path.display())]
+    Refused {
+        path: PathBuf,
+        value: String,
+        source: io::Error,
+    },
+    #[error("cannot {what} control group {}", path.display())]
+    Failed {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+/// Every group is named by its path below the root, the same in all trees.
+#[derive(Debug, Clone)]
+pub struct Cgroups {
+    layout: Layout,
+    mode: Mode,
+    root: PathBuf,
+}
+
+/// What a process needs to be born in a group.
+#[derive(Debug)]
+pub struct Entry {
+    /// The group itself, for `CLONE_INTO_CGROUP`; missing on machines with v1 alone.
+    pub unified: Option<File>,
+    /// Into each of these the process writes `0` before it does anything else.
+    pub procs: Vec<File>,
+}
+
+impl Cgroups {
+    /// `root` is a relative path of our own.
+    pub fn new(layout: Layout, root: impl Into<PathBuf>) -> Result<Self, CgroupError> {
+        let mode = layout.mode().ok_or(CgroupError::None)?;
+        Ok(Self {
+            layout,
+            mode,
+            root: root.into(),
+        })
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Makes the group with these limits, or nothing at all. What it is nested in must be there.
+    pub fn create(&self, group: &str, limits: &Limits) -> Result<(), CgroupError> {
+        let settings = match self.mode {
+            Mode::V2 => settings::v2(limits),
+            Mode::V1 | Mode::Hybrid => {
+                settings::v1(limits).map_err(|what| CgroupError::NotInV1 { what })?
+            }
+        };
+        let made = self.make(group, &settings);
+        if made.is_err() && !matches!(made, Err(CgroupError::Exists { .. })) {
+            let _ = self.remove(group);
+        }
+        made
+    }
+
+    fn make(&self, group: &str, settings: &[Setting]) -> Result<(), CgroupError> {
+        let needed: BTreeSet<Controller> = settings.iter().map(|s| s.controller).collect();
+        // The tree that says who belongs to the group comes first: there it is exclusive.
+        let members = self.members_tree();
+        fs::create_dir_all(members.join(&self.root)).map_err(failed("make", &members))?;
+        let path = self.path_in(&members, group);
+        fs::create_dir(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => CgroupError::Exists { path: path.clone() },
+            _ => failed("make", &path)(source),
+        })?;
+        if self.mode == Mode::V2 {
+            self.enable(&members, group, &needed)?;
+        }
+        for controller in needed {
+            if self.mode != Mode::V2 {
+                self.make_in_v1(controller, group)?;
+            }
+        }
+        for setting in settings {
+            let tree = self.tree_of(setting.controller)?;
+            let file = self.path_in(&tree, group).join(setting.file);
+            write(&file, &setting.value)?;
+        }
+        Ok(())
+    }
+
+    /// In v2 a controller works in a group when everything above hands it down.
+    fn enable(
+        &self,
+        tree: &Path,
+        group: &str,
+        needed: &BTreeSet<Controller>,
+    ) -> Result<(), CgroupError> {
+        let path = self.path_in(tree, group);
+        let above: Vec<&Path> = path
+            .ancestors()
+            .skip(1)
+            .take_while(|above| above.starts_with(tree))
+            .collect();
+        for controller in needed {
+            for above in above.iter().rev() {
+                let file = above.join("cgroup.subtree_control");
+                match write(&file, &format!("+{}", controller.name())) {
+                    Err(CgroupError::Refused { source, .. })
+                        if source.kind() == io::ErrorKind::NotFound && file.exists() =>
+                    {
+                        let controller = *controller;
+                        return Err(CgroupError::NoController { controller });
+                    }
+                    written => written?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make_in_v1(&self, controller: Controller, group: &str) -> Result<(), CgroupError> {
+        let tree = self.tree_of(controller)?;
+        let mut path = tree;
+        for part in self.root.join(group).components() {
+            let above = path.clone();
+            path.push(part);
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed("make", &path)(error)),
+                // A new cpuset is empty, and nothing can run in it.
+                Ok(()) if controller == Controller::Cpuset => {
+                    for file in ["cpuset.cpus", "cpuset.mems"] {
+                        let value =
+                            fs::read_to_string(above.join(file)).map_err(failed("read", &above))?;
+                        write(&path.join(file), value.trim())?;
+                    }
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub fn exists(&self, group: &str) -> bool {
+        self.path_in(&self.members_tree(), group).is_dir()
+    }
+
+    /// Removes an empty group from all trees. One that is gone already is fine.
+    pub fn remove(&self, group: &str) -> Result<(), CgroupError> {
+        let members = self.members_tree();
+        let others = self.layout.v1.values().filter(|tree| **tree != members);
+        for tree in others.chain([&members]) {
+            let path = self.path_in(tree, group);
+            match fs::remove_dir(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What a process needs to be born in the group: of each tree, the innermost directory around
+    /// it that is there.
+    pub fn entry(&self, group: &str) -> Result<Entry, CgroupError> {
+        let members = self.members_tree();
+        let unified = match &self.layout.unified {
+            Some(tree) => {
+                let path = self.path_in(tree, group);
+                Some(File::open(&path).map_err(failed("open", &path))?)
+            }
+            None => None,
+        };
+        let mut procs = Vec::new();
+        let mut seen = BTreeSet::new();
+        for tree in self.layout.v1.values().filter(|tree| seen.insert(*tree)) {
+            let path = self.path_in(tree, group);
+            let own_root = tree.join(&self.root);
+            let around = path.ancestors().take_while(|at| at.starts_with(&own_root));
+            let Some(at) = around.into_iter().find(|at| at.is_dir()) else {
+                continue;
+            };
+            let file = at.join("cgroup.procs");
+            let file = OpenOptions::new().write(true).open(&file);
+            procs.push(file.map_err(failed("open", at))?);
+        }
+        if unified.is_none() && procs.is_empty() {
+            let path = self.path_in(&members, group);
+            return Err(failed("open", &path)(io::ErrorKind::NotFound.into()));
+        }
+        Ok(Entry { unified, procs })
+    }
+
+    /// The processes directly in the group.
+    pub fn processes(&self, group: &str) -> Result<Vec<Pid>, CgroupError> {
+        let file = self
+            .path_in(&self.members_tree(), group)
+            .join("cgroup.procs");
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            // Between its last process and its removal a group reads as gone.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed("read", &file)(error)),
+        };
+        let pid = |line: &str| line.parse().ok().and_then(Pid::from_raw);
+        Ok(text.lines().filter_map(pid).collect())
+    }
+
+    /// Sends a signal to every process in the group that is there now.
+    pub fn signal(&self, group: &str, signal: Signal) -> Result<(), CgroupError> {
+        for pid in self.processes(group)? {
+            // It may have ended since.
+            let _ = kill_process(pid, signal);
+        }
+        Ok(())
+    }
+
+    /// Kills all processes of the group and of everything nested in it; those that are being born
+    /// as well.
+    pub fn kill(&self, group: &str) -> Result<(), CgroupError> {
+        let path = self.path_in(&self.members_tree(), group);
+        if !path.is_dir() {
+            return Ok(());
+        }
+        if self.layout.unified.is_some() {
+            let file = path.join("cgroup.kill");
+            if file.exists() {
+                return write(&file, "1");
+            }
+        }
+        // Without that file: until nobody is left who could have made another.
+        for _ in 0..MOST_ROUNDS {
+            let all = self.processes_below(&path)?;
+            if all.is_empty() {
+                return Ok(());
+            }
+            for ended in all.into_iter().filter_map(kill_by_handle) {
+                let mut waiting = [PollFd::new(&ended, PollFlags::IN)];
+                let _ = poll(&mut waiting, Some(&LONGEST_END));
+            }
+        }
+        Err(failed("empty", &path)(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn processes_below(&self, path: &Path) -> Result<Vec<Pid>, CgroupError> {
+        let tree = self.members_tree();
+        let own_root = tree.join(&self.root);
+        let mut all = Vec::new();
+        let mut open = vec![path.to_owned()];
+        while let Some(at) = open.pop() {
+            if let Ok(group) = at.strip_prefix(&own_root) {
+                all.extend(self.processes(&group.to_string_lossy())?);
+            }
+            let nested = fs::read_dir(&at).into_iter().flatten().flatten();
+            open.extend(
+                nested
+                    .map(|entry| entry.path())
+                    .filter(|path| path.is_dir()),
+            );
+        }
+        Ok(all)
+    }
+
+    /// The tree that says which processes belong together.
+    fn members_tree(&self) -> PathBuf {
+        let first = || self.layout.v1.values().next().cloned().unwrap_or_default();
+        let v1 = || {
+            let pids = self.layout.v1.get(&Controller::Pids);
+            pids.cloned().unwrap_or_else(first)
+        };
+        self.layout.unified.clone().unwrap_or_else(v1)
+    }
+
+    fn tree_of(&self, controller: Controller) -> Result<PathBuf, CgroupError> {
+        let tree = match self.mode {
+            Mode::V2 => self.layout.unified.clone(),
+            Mode::V1 | Mode::Hybrid => self.layout.v1.get(&controller).cloned(),
+        };
+        tree.ok_or(CgroupError::NoController { controller })
+    }
+
+    fn path_in(&self, tree: &Path, group: &str) -> PathBuf {
+        tree.join(&self.root).join(group)
+    }
+}
+
+/// Kills a process; what is returned tells when it has ended.
+fn kill_by_handle(pid: Pid) -> Option<OwnedFd> {
+    let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    pidfd_send_signal(&handle, Signal::KILL).ok()?;
+    Some(handle)
+}
+
+fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
+    let written = OpenOptions::new()
+        .write(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(value.as_bytes()));
+    written.map_err(|source| CgroupError::Refused {
+        path: path.to_owned(),
+        value: value.to_owned(),
+        source,
+    })
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError + use<> {
+    let path = path.to_owned();
+    move |source| CgroupError::Failed { what, path, source }
+}

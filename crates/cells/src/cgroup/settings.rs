@@ -1,0 +1,141 @@
+//! Which file of a control group gets which value for a limit, in each version.
+
+use std::fmt;
+
+use super::layout::Controller;
+use crate::limits::Limits;
+
+/// One value for one file of a controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) controller: Controller,
+    pub(super) file: &'static str,
+    pub(super) value: String,
+}
+
+fn setting(controller: Controller, file: &'static str, value: impl fmt::Display) -> Setting {
+    Setting {
+        controller,
+        file,
+        value: format!("{value}"),
+    }
+}
+
+/// In the order in which they have to be written.
+pub(super) fn v2(limits: &Limits) -> Vec<Setting> {
+    use Controller::{Cpu, Cpuset, Memory, Pids};
+    let mut settings = Vec::new();
+    if let Some(shares) = limits.cpu_shares {
+        settings.push(setting(Cpu, "cpu.weight", shares.weight()));
+    }
+    if let Some(max) = limits.cpu_max {
+        let value = format!("{} {}", max.quota, max.period);
+        settings.push(setting(Cpu, "cpu.max", value));
+    }
+    if let Some(cpus) = &limits.cpus {
+        settings.push(setting(Cpuset, "cpuset.cpus", cpus.as_str()));
+    }
+    if let Some(mems) = &limits.mems {
+        settings.push(setting(Cpuset, "cpuset.mems", mems.as_str()));
+    }
+    let memory = &limits.memory;
+    for (file, bytes) in [
+        ("memory.min", memory.min),
+        ("memory.low", memory.low),
+        ("memory.high", memory.high),
+        ("memory.max", memory.max),
+    ] {
+        if let Some(bytes) = bytes {
+            settings.push(setting(Memory, file, bytes));
+        }
+    }
+    if let Some(pids) = limits.pids {
+        settings.push(setting(Pids, "pids.max", pids));
+    }
+    settings
+}
+
+/// The same in v1, or the limit that v1 does not know.
+pub(super) fn v1(limits: &Limits) -> Result<Vec<Setting>, &'static str> {
+    use Controller::{Cpu, Cpuset, Memory, Pids};
+    let mut settings = Vec::new();
+    if let Some(shares) = limits.cpu_shares {
+        settings.push(setting(Cpu, "cpu.shares", shares.shares()));
+    }
+    if let Some(max) = limits.cpu_max {
+        settings.push(setting(Cpu, "cpu.cfs_period_us", max.period));
+        settings.push(setting(Cpu, "cpu.cfs_quota_us", max.quota));
+    }
+    if let Some(cpus) = &limits.cpus {
+        settings.push(setting(Cpuset, "cpuset.cpus", cpus.as_str()));
+    }
+    if let Some(mems) = &limits.mems {
+        settings.push(setting(Cpuset, "cpuset.mems", mems.as_str()));
+    }
+    if limits.memory.min.is_some() {
+        return Err("a guaranteed minimum of memory");
+    }
+    if limits.memory.high.is_some() {
+        return Err("a threshold of memory above which a cell is slowed down");
+    }
+    if let Some(low) = limits.memory.low {
+        settings.push(setting(Memory, "memory.soft_limit_in_bytes", low));
+    }
+    if let Some(max) = limits.memory.max {
+        settings.push(setting(Memory, "memory.limit_in_bytes", max));
+    }
+    if let Some(pids) = limits.pids {
+        settings.push(setting(Pids, "pids.max", pids));
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{CpuMax, CpuShares, MemoryLimits};
+
+    #[test]
+    fn the_same_limits_in_both_versions() {
+        let limits = Limits {
+            cpu_shares: CpuShares::new(1024).unwrap(),
+            cpu_max: CpuMax::new(50_000, None).unwrap(),
+            memory: MemoryLimits {
+                max: Some(1 << 20),
+                ..MemoryLimits::default()
+            },
+            pids: Some(9),
+            ..Limits::default()
+        };
+        let written = |settings: Vec<Setting>| -> Vec<String> {
+            let line = |setting: Setting| format!("{}={}", setting.file, setting.value);
+            settings.into_iter().map(line).collect()
+        };
+        assert_eq!(
+            written(v2(&limits)),
+            [
+                "cpu.weight=39",
+                "cpu.max=50000 100000",
+                "memory.max=1048576",
+                "pids.max=9"
+            ]
+        );
+        assert_eq!(
+            written(v1(&limits).unwrap()),
+            [
+                "cpu.shares=1024",
+                "cpu.cfs_period_us=100000",
+                "cpu.cfs_quota_us=50000",
+                "memory.limit_in_bytes=1048576",
+                "pids.max=9",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_v1_cannot_do_is_said() {
+        let mut limits = Limits::default();
+        limits.memory.high = Some(1);
+        assert!(v1(&limits).is_err());
+    }
+}

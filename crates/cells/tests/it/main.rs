@@ -1,0 +1,4 @@
+//! Cells on this machine's own kernel, as root.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cgroups;
