@@ -145,7 +145,8 @@ fn it_can_be_suspended_and_brought_back() {
     let mut shell = OnTerminal::run(&shell, 80, 24);
     shell.wait_for("q quit");
     shell.press("\x1a");
-    shell.wait_for("stopped=");
+    // With its number: the shell's own command line stands in the view.
+    shell.wait_for("stopped=148");
     shell.wait_until("the ordinary screen", |screen| {
         !screen.alternate_screen() && !screen.hide_cursor()
     });
