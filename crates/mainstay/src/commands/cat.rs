@@ -1,13 +1,12 @@
 //! `mainstay cat`
 
 use clap::Args;
-use futures_util::StreamExt;
 use mainstay_api::machine::ReadRequest;
 
 use super::connect;
+use super::streams::print_text;
 use crate::cli::{Format, Global};
 use crate::failure::Outcome;
-use crate::output::NodeLines;
 
 /// Print a file of the node
 #[derive(Debug, Args)]
@@ -28,19 +27,7 @@ impl Cat {
         let client = connect(global).await?;
         let mut machine = client.machine();
         let request = client.request(ReadRequest { path: self.path });
-        let mut stream = client.within(machine.read(request)).await?.into_inner();
-        let mut lines = NodeLines::new(Format::Table, client.asks_many());
-        let mut out = std::io::stdout().lock();
-        while let Some(data) = stream.next().await {
-            let data = data?;
-            client.heed(data.metadata.as_ref());
-            lines.write(
-                &mut out,
-                &client.node_name(data.metadata.as_ref()),
-                &data.bytes,
-            )?;
-        }
-        lines.finish(&mut out)?;
-        client.outcome()
+        let stream = client.within(machine.read(request)).await?.into_inner();
+        print_text(&client, Format::Table, stream).await
     }
 }

@@ -1,15 +1,12 @@
 //! `mainstay dmesg`
 
-use std::io::Write;
-
 use clap::Args;
-use futures_util::StreamExt;
 use mainstay_api::os::DmesgRequest;
 
 use super::connect;
+use super::streams::print_text;
 use crate::cli::Global;
 use crate::failure::Outcome;
-use crate::output::NodeLines;
 
 /// Show the messages of the node's kernel
 #[derive(Debug, Args)]
@@ -34,17 +31,7 @@ impl Dmesg {
             follow: self.follow,
             tail: self.new,
         });
-        let mut stream = client.within(machine.dmesg(request)).await?.into_inner();
-        let mut lines = NodeLines::new(global.output, client.asks_many());
-        let mut out = std::io::stdout().lock();
-        while let Some(data) = stream.next().await {
-            let data = data?;
-            client.heed(data.metadata.as_ref());
-            let node = client.node_name(data.metadata.as_ref());
-            lines.write(&mut out, &node, &data.bytes)?;
-            out.flush()?;
-        }
-        lines.finish(&mut out)?;
-        client.outcome()
+        let stream = client.within(machine.dmesg(request)).await?.into_inner();
+        print_text(&client, global.output, stream).await
     }
 }

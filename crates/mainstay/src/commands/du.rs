@@ -1,16 +1,13 @@
 //! `mainstay du`
 
-use std::io::{BufWriter, Write};
-
 use clap::{ArgAction, Args};
-use futures_util::StreamExt;
 use mainstay_api::machine::{DiskUsageInfo, DiskUsageRequest};
-use serde_json::json;
 
 use super::connect;
-use crate::cli::{Format, Global};
-use crate::failure::{Exit, Failure, Outcome, warn};
-use crate::output::{self, parse_size, printable, size};
+use super::streams::print_entries;
+use crate::cli::Global;
+use crate::failure::Outcome;
+use crate::output::{parse_size, printable, size};
 
 /// Show what directories of the node take on disk
 ///
@@ -69,47 +66,11 @@ impl Du {
             threshold: self.threshold,
             paths: self.paths.clone(),
         });
-        let mut stream = client
+        let stream = client
             .within(machine.disk_usage(request))
             .await?
             .into_inner();
-        let mut failed = 0_u64;
-        let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
-        while let Some(info) = stream.next().await {
-            let info = info?;
-            if client.heed(info.metadata.as_ref()) {
-                continue;
-            }
-            let node = client.node_name(info.metadata.as_ref());
-            let before = client.before_line(&node);
-            if !info.error.is_empty() {
-                warn(&format!(
-                    "{before}{}: {}",
-                    printable(&info.name),
-                    info.error
-                ));
-                failed += 1;
-                continue;
-            }
-            let text = match global.output {
-                Format::Table => format!("{before}{}", self.line(&info)),
-                format => {
-                    let mut value = output::value("machine.DiskUsageInfo", &info);
-                    value["node"] = json!(node);
-                    output::stream_text(format, &value)?
-                }
-            };
-            out.write_all(text.as_bytes())?;
-        }
-        out.flush()?;
-        client.outcome()?;
-        if failed > 0 {
-            return Err(Failure::new(
-                Exit::Failed,
-                format!("{failed} entries could not be read"),
-            ));
-        }
-        Ok(())
+        print_entries(&client, global.output, stream, |info| Some(self.line(info))).await
     }
 
     /// On the wire 0 is everything and 1 the paths themselves.

@@ -1,17 +1,15 @@
 //! `mainstay logs`
 
-use std::io::Write;
-
 use clap::Args;
-use futures_util::StreamExt;
 use mainstay_api::common::ContainerDriver;
 use mainstay_api::machine::LogsRequest;
 
 use super::connect;
 use super::containers::KUBERNETES;
+use super::streams::print_text;
 use crate::cli::Global;
 use crate::failure::Outcome;
-use crate::output::{self, NodeLines, moment};
+use crate::output::{self, moment};
 
 /// Show a log: the node's own (`mainstay`), its `audit` log, or that of a container
 #[derive(Debug, Args)]
@@ -75,20 +73,10 @@ impl Logs {
             until: self.until.map(output::wire_time),
         };
         let mut machine = client.machine();
-        let mut stream = client
+        let stream = client
             .within(machine.logs(client.request(request)))
             .await?
             .into_inner();
-        let mut lines = NodeLines::new(global.output, client.asks_many());
-        let mut out = std::io::stdout().lock();
-        while let Some(data) = stream.next().await {
-            let data = data?;
-            client.heed(data.metadata.as_ref());
-            let node = client.node_name(data.metadata.as_ref());
-            lines.write(&mut out, &node, &data.bytes)?;
-            out.flush()?;
-        }
-        lines.finish(&mut out)?;
-        client.outcome()
+        print_text(&client, global.output, stream).await
     }
 }

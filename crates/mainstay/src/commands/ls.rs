@@ -1,15 +1,12 @@
 //! `mainstay ls`
 
-use std::io::{BufWriter, Write};
-
 use clap::Args;
-use futures_util::StreamExt;
 use mainstay_api::machine::{FileInfo, ListRequest};
-use serde_json::json;
 
 use super::connect;
-use crate::cli::{Format, Global};
-use crate::failure::{Exit, Failure, Outcome, warn};
+use super::streams::print_entries;
+use crate::cli::Global;
+use crate::failure::Outcome;
 use crate::output::{self, printable};
 
 /// List files of the node
@@ -51,51 +48,19 @@ impl Ls {
             types: Vec::new(),
             report_xattrs: self.xattrs,
         };
-        let mut stream = client
+        let stream = client
             .within(machine.list(client.request(request)))
             .await?
             .into_inner();
-        let mut failed = 0_u64;
-        // A tree has many entries: not a write for each.
-        let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
-        while let Some(info) = stream.next().await {
-            let info = info?;
-            if client.heed(info.metadata.as_ref()) {
-                continue;
-            }
-            let node = client.node_name(info.metadata.as_ref());
-            let before = client.before_line(&node);
-            if !info.error.is_empty() {
-                warn(&format!(
-                    "{before}{}: {}",
-                    printable(&info.name),
-                    info.error
-                ));
-                failed += 1;
-                continue;
-            }
-            let text = match global.output {
-                // The directory itself is not one of its entries.
-                Format::Table if info.relative_name == "." => continue,
-                Format::Table if self.long => format!("{before}{}", long(&info)),
-                Format::Table => format!("{before}{}\n", printable(&info.relative_name)),
-                format => {
-                    let mut value = output::value("machine.FileInfo", &info);
-                    value["node"] = json!(node);
-                    output::stream_text(format, &value)?
-                }
-            };
-            out.write_all(text.as_bytes())?;
-        }
-        out.flush()?;
-        client.outcome()?;
-        if failed > 0 {
-            return Err(Failure::new(
-                Exit::Failed,
-                format!("{failed} entries could not be read"),
-            ));
-        }
-        Ok(())
+        print_entries(&client, global.output, stream, |info| {
+            // The directory itself is not one of its entries.
+            let shown = info.relative_name != ".";
+            shown.then(|| match self.long {
+                true => long(info),
+                false => format!("{}\n", printable(&info.relative_name)),
+            })
+        })
+        .await
     }
 }
 

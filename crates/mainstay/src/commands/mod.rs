@@ -20,6 +20,7 @@ pub mod ps;
 pub mod restart;
 pub mod serve;
 pub mod stats;
+mod streams;
 pub mod top;
 pub mod version;
 

@@ -1,0 +1,107 @@
+//! What several commands print alike: text, and entries of trees, of all nodes as they come.
+
+use std::io::{BufWriter, Write};
+
+use futures_util::StreamExt;
+use mainstay_api::common::{Data, Metadata};
+use mainstay_api::machine::{DiskUsageInfo, FileInfo};
+use prost::{Message, Name};
+use serde_json::json;
+use tonic::Streaming;
+
+use crate::cli::Format;
+use crate::client::Client;
+use crate::failure::{Exit, Failure, Outcome, warn};
+use crate::output::{self, NodeLines, printable};
+
+/// Bytes that are text, to the end of the stream.
+pub(super) async fn print_text(
+    client: &Client,
+    format: Format,
+    mut stream: Streaming<Data>,
+) -> Outcome {
+    let mut lines = NodeLines::new(format, client.asks_many());
+    let mut out = std::io::stdout().lock();
+    while let Some(data) = stream.next().await {
+        let data = data?;
+        client.heed(data.metadata.as_ref());
+        let node = client.node_name(data.metadata.as_ref());
+        lines.write(&mut out, &node, &data.bytes)?;
+        out.flush()?;
+    }
+    lines.finish(&mut out)?;
+    client.outcome()
+}
+
+/// One entry of a tree, which may be one that could not be read.
+pub(super) trait Entry: Message + Name {
+    fn metadata(&self) -> Option<&Metadata>;
+    fn path(&self) -> &str;
+    fn error(&self) -> &str;
+}
+
+macro_rules! entries {
+    ($($entry:ty),+) => {$(
+        impl Entry for $entry {
+            fn metadata(&self) -> Option<&Metadata> {
+                self.metadata.as_ref()
+            }
+
+            fn path(&self) -> &str {
+                &self.name
+            }
+
+            fn error(&self) -> &str {
+                &self.error
+            }
+        }
+    )+};
+}
+entries!(FileInfo, DiskUsageInfo);
+
+/// Entries to the end of the stream: `line` is how people see one, if they do.
+pub(super) async fn print_entries<E: Entry>(
+    client: &Client,
+    format: Format,
+    mut stream: Streaming<E>,
+    line: impl Fn(&E) -> Option<String>,
+) -> Outcome {
+    let mut failed = 0_u64;
+    // A tree has many entries: not a write for each.
+    let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+    while let Some(entry) = stream.next().await {
+        let entry = entry?;
+        if client.heed(entry.metadata()) {
+            continue;
+        }
+        let node = client.node_name(entry.metadata());
+        let before = client.before_line(&node);
+        if !entry.error().is_empty() {
+            let path = printable(entry.path());
+            warn(&format!("{before}{path}: {}", entry.error()));
+            failed += 1;
+            continue;
+        }
+        let text = match format {
+            Format::Table => match line(&entry) {
+                Some(line) => format!("{before}{line}"),
+                None => continue,
+            },
+            format => {
+                let mut value = output::value(&E::full_name(), &entry);
+                value["node"] = json!(node);
+                output::stream_text(format, &value)?
+            }
+        };
+        out.write_all(text.as_bytes())?;
+    }
+    out.flush()?;
+    client.outcome()?;
+    match failed {
+        0 => Ok(()),
+        failed => Err(Failure::new(
+            Exit::Failed,
+            format!("{failed} entries could not be read"),
+        )),
+    }
+}
