@@ -307,7 +307,14 @@ fn many_nodes_are_a_line_each_and_one_that_goes_harms_no_other() {
     });
     top.press("\x1b[B\r");
     top.wait_for("node 2 of 3");
-    top.wait_for("mainstay serve");
+    // By its number: a command behind a long path is cut off.
+    top.wait_until("a process of the node", |screen| {
+        let mut rows = screen.rows(0, 130).skip_while(|row| !row.contains("COMMAND"));
+        rows.any(|row| {
+            let pid = row.split_whitespace().next();
+            pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
+        })
+    });
     assert!(!top.text().contains("lost since"), "{}", top.text());
     top.press("\x1b[C");
     top.wait_for("node 3 of 3");
