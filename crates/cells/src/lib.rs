@@ -1,8 +1,21 @@
 //! Cells: isolated executables that outlive the daemon.
 
 pub mod cgroup;
+mod engine;
+mod frame;
 mod limits;
 mod name;
+mod record;
+mod shim;
+mod spec;
+mod sys;
+pub mod zygote;
 
+pub use engine::{
+    Allocated, CellError, CellEvent, CellEvents, CellStatus, Cells, FoundRun, OpenError, Settings,
+    StopHow, Usage,
+};
 pub use limits::{BadLimit, CpuList, CpuMax, CpuShares, Limits, MemoryLimits};
-pub use name::{BadCellName, CellName};
+pub use name::{BadCellName, BadExecutableName, CellName, ExecutableName};
+pub use record::{CellRecord, End, ExecutableRecord, HowEnded, Run};
+pub use spec::{BadSpec, CellSpec, ExecutableSpec, Namespace};

@@ -1,7 +1,7 @@
 //! What a cell may use, checked before anything is made.
 
 /// Limits as they are asked for; what is not set is not limited.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     pub cpu_shares: Option<CpuShares>,
     pub cpu_max: Option<CpuMax>,
@@ -15,18 +15,18 @@ pub struct Limits {
 }
 
 /// How processor time is divided when there is not enough, in the units of cgroup v1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CpuShares(u64);
 
 /// So many microseconds of processor time in each period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CpuMax {
     pub quota: u64,
     pub period: u64,
 }
 
 /// Bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MemoryLimits {
     pub min: Option<u64>,
     pub low: Option<u64>,
@@ -35,7 +35,7 @@ pub struct MemoryLimits {
 }
 
 /// Numbers and ranges of them, as the kernel writes lists of processors.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CpuList(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,7 @@
 //! Cells on this machine's own kernel, as root.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cells;
 mod cgroups;
+mod harness;
+mod zygote;
