@@ -309,7 +309,9 @@ fn many_nodes_are_a_line_each_and_one_that_goes_harms_no_other() {
     top.wait_for("node 2 of 3");
     // By its number: a command behind a long path is cut off.
     top.wait_until("a process of the node", |screen| {
-        let mut rows = screen.rows(0, 130).skip_while(|row| !row.contains("COMMAND"));
+        let mut rows = screen
+            .rows(0, 130)
+            .skip_while(|row| !row.contains("COMMAND"));
         rows.any(|row| {
             let pid = row.split_whitespace().next();
             pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
