@@ -11,6 +11,7 @@
 
 mod authorizer;
 mod command_line;
+mod compatibility;
 mod containers;
 mod copies;
 mod daemon;

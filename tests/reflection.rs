@@ -9,6 +9,9 @@ use crate::harness::TestNode;
 
 /// Every service of the contract, with or without rpcs, and the standard ones beside them.
 pub const SERVICES: &[&str] = &[
+    "aurae.cells.v0.CellService",
+    "aurae.discovery.v0.DiscoveryService",
+    "aurae.observe.v0.ObserveService",
     "grpc.health.v1.Health",
     "machine.MachineService",
     "observe.Observe",

@@ -5,6 +5,23 @@
 
 #![allow(clippy::all, unused_qualifications)]
 
+pub mod aurae {
+    pub mod cells {
+        pub mod v0 {
+            tonic::include_proto!("aurae.cells.v0");
+        }
+    }
+    pub mod discovery {
+        pub mod v0 {
+            tonic::include_proto!("aurae.discovery.v0");
+        }
+    }
+    pub mod observe {
+        pub mod v0 {
+            tonic::include_proto!("aurae.observe.v0");
+        }
+    }
+}
 pub mod common {
     tonic::include_proto!("common");
 }

@@ -53,8 +53,17 @@ const fn administers(method: &'static str) -> Rule {
 const UNLISTED: Rule = administers("*");
 
 /// Every method with a rule of its own, in byte order of the path. The six methods of the OS
-/// service are served under the machine service too and need the same roles there.
+/// service are served under the machine service too and need the same roles there; the same holds
+/// for cells and their output under the names of later clients.
 pub const RULES: &[Rule] = &[
+    administers("/aurae.cells.v0.CellService/Allocate"),
+    administers("/aurae.cells.v0.CellService/Free"),
+    reads("/aurae.cells.v0.CellService/List"),
+    administers("/aurae.cells.v0.CellService/Start"),
+    administers("/aurae.cells.v0.CellService/Stop"),
+    reads("/aurae.discovery.v0.DiscoveryService/Discover"),
+    reads("/aurae.observe.v0.ObserveService/GetAuraeDaemonLogStream"),
+    reads("/aurae.observe.v0.ObserveService/GetSubProcessStream"),
     reads("/grpc.health.v1.Health/Check"),
     reads("/grpc.health.v1.Health/List"),
     reads("/grpc.health.v1.Health/Watch"),
@@ -105,6 +114,7 @@ pub const RULES: &[Rule] = &[
     reads("/os.OSService/Stats"),
     administers("/runtime.CellService/Allocate"),
     administers("/runtime.CellService/Free"),
+    reads("/runtime.CellService/List"),
     administers("/runtime.CellService/Start"),
     administers("/runtime.CellService/Stop"),
     reads("/services.auth.AuthService/CheckToken"),

@@ -32,6 +32,26 @@ fn additions_agree_with_later_versions() {
 }
 
 #[test]
+fn the_services_of_later_clients_of_cells_are_there_as_a_whole() {
+    for package in ["aurae.cells.v0", "aurae.discovery.v0", "aurae.observe.v0"] {
+        let of_package = |outline: Outline| -> Outline {
+            let inside = |item: &Item| item.to_string().contains(&format!(" {package}."));
+            outline
+                .into_iter()
+                .filter(|(item, _)| inside(item))
+                .collect()
+        };
+        let expected = of_package(later());
+        assert!(expected.len() > 3, "later.json knows {package}");
+        let told: Vec<String> = differences(&expected, &of_package(outline(&compiled())))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(told, Vec::<String>::new());
+    }
+}
+
+#[test]
 fn an_addition_with_the_wrong_type_disagrees() {
     let mut additions = additions();
     additions.insert(tail_id(2), "tail_id int64".to_owned());

@@ -31,6 +31,7 @@ pub struct ConfigFile {
     pub(super) fleet: Fleet,
     pub(super) peers: BTreeMap<PeerName, PeerAddress>,
     pub(super) containers: Containers,
+    pub(super) compatibility: Compatibility,
 }
 
 #[derive(Debug, Deserialize)]
@@ -82,6 +83,12 @@ pub(super) struct Containers {
     pub(super) namespaces: BTreeMap<String, SocketPath>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Compatibility {
+    pub(super) aurae: bool,
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
@@ -97,6 +104,7 @@ impl Default for ConfigFile {
             fleet: Fleet::default(),
             peers: BTreeMap::new(),
             containers: Containers::default(),
+            compatibility: Compatibility::default(),
         }
     }
 }
@@ -232,6 +240,7 @@ mod tests {
             ("[peers]\n'n 1' = 'a'", 2, "n 1"),
             ("[containers]\ncri = 'crio.sock'", 2, "crio.sock"),
             ("[containers.namespaces]\nsystem = 7", 2, "7"),
+            ("[compatibility]\naurae = 'yes'", 2, "yes"),
             ("state = 7", 1, "7"),
         ] {
             let error = ConfigFile::parse(text).unwrap_err();

@@ -28,6 +28,8 @@ pub const DEFAULT_FILE: &str = "/etc/mainstay/config.toml";
 pub const DEFAULT_STATE: &str = "/var/lib/mainstay";
 /// Where containerd listens as distributions install it.
 pub const DEFAULT_CONTAINERD: &str = "/run/containerd/containerd.sock";
+/// What clients of Aurae expect any node to be called.
+pub const AURAE_SERVER_NAME: &str = "server.unsafe.aurae.io";
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50000);
 
@@ -117,6 +119,9 @@ impl Config {
         };
         let mut names = file.names;
         names.extend(overrides.names.iter().cloned());
+        if file.compatibility.aurae {
+            names.push(CertificateName::Dns(AURAE_SERVER_NAME.to_owned()));
+        }
         Ok(Self {
             file: path,
             state,

@@ -2,8 +2,8 @@
 
 use mainstay_api::runtime::cell_service_server::CellService;
 use mainstay_api::runtime::{
-    AllocateCellRequest, AllocateCellResponse, FreeCellRequest, FreeCellResponse, StartCellRequest,
-    StartCellResponse, StopCellRequest, StopCellResponse,
+    AllocateCellRequest, AllocateCellResponse, FreeCellRequest, FreeCellResponse, ListCellsRequest,
+    ListCellsResponse, StartCellRequest, StartCellResponse, StopCellRequest, StopCellResponse,
 };
 use tonic::{Request, Response, Status};
 
@@ -40,5 +40,12 @@ impl CellService for Cells {
         _: Request<StopCellRequest>,
     ) -> Result<Response<StopCellResponse>, Status> {
         Err(not_served("runtime.CellService/Stop"))
+    }
+
+    async fn list(
+        &self,
+        _: Request<ListCellsRequest>,
+    ) -> Result<Response<ListCellsResponse>, Status> {
+        Err(not_served("runtime.CellService/List"))
     }
 }

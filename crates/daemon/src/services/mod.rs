@@ -3,10 +3,13 @@
 //! Every rpc of the contract is registered under its own path. One that this version does not
 //! serve answers UNIMPLEMENTED and says so; it never answers as if it had worked.
 
+mod aurae_cells;
+mod aurae_observe;
 mod auth;
 mod cells;
 mod containers;
 mod copy;
+mod discovery;
 mod disk_usage;
 mod dmesg;
 mod events;
@@ -31,10 +34,12 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use mainstay_api as api;
-use tonic::Status;
 use tonic::service::{Routes, RoutesBuilder};
+use tonic::{Request, Status};
 use tonic_health::ServingStatus;
-use tonic_health::server::HealthReporter;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_server::Health as _;
+use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::node::Node;
 
@@ -89,11 +94,24 @@ impl Health {
             self.0.set_service_status(service, status).await;
         }
     }
+
+    /// What the health service says of the node as a whole.
+    async fn is_serving(&self) -> bool {
+        use tonic_health::pb::health_check_response::ServingStatus;
+        let service = HealthService::from_health_reporter(self.0.clone());
+        let answer = service.check(Request::new(HealthCheckRequest::default()));
+        answer
+            .await
+            .is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
+    }
 }
 
 /// Every service of the contract, and the empty name for the node as a whole.
 const SERVICES: &[&str] = &[
     "",
+    "aurae.cells.v0.CellService",
+    "aurae.discovery.v0.DiscoveryService",
+    "aurae.observe.v0.ObserveService",
     "machine.MachineService",
     "observe.Observe",
     "os.OSService",
@@ -109,6 +127,8 @@ const SERVICES: &[&str] = &[
 /// All services of the node.
 pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::server::Error> {
     let mut routes = RoutesBuilder::default();
+    let (reporter, health_service) = tonic_health::server::health_reporter();
+    let health = Health(reporter);
     macro_rules! add {
         ($($server:path => $service:expr),+ $(,)?) => {$({
             use $server as Server;
@@ -120,6 +140,11 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
         })+};
     }
     add! {
+        api::aurae::cells::v0::cell_service_server::CellServiceServer => cells::Cells,
+        api::aurae::discovery::v0::discovery_service_server::DiscoveryServiceServer =>
+            discovery::Discovery::new(node, &health),
+        api::aurae::observe::v0::observe_service_server::ObserveServiceServer =>
+            observe::Observe::new(node),
         api::machine::machine_service_server::MachineServiceServer => machine::Machine::new(node),
         api::observe::observe_server::ObserveServer => observe::Observe::new(node),
         api::os::os_service_server::OsServiceServer => os::Os::new(node),
@@ -131,7 +156,6 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
         api::stats::stats_service_server::StatsServiceServer => stats::Stats,
         api::v1alpha::public_api_server::PublicApiServer => public_api::PublicApi::new(node),
     }
-    let (health, health_service) = tonic_health::server::health_reporter();
     routes.add_service(health_service);
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -140,5 +164,5 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
     };
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
-    Ok((routes.routes().prepare(), Health(health)))
+    Ok((routes.routes().prepare(), health))
 }

@@ -26,6 +26,18 @@ impl Observe {
             node: Arc::clone(node),
         }
     }
+
+    /// The daemon's own log, under both names of the rpc.
+    pub(super) async fn daemon_log(&self) -> Result<Answers<LogItem>, Status> {
+        let query = LogQuery {
+            tail: Some(LAST_LINES),
+            follow: true,
+            ..LogQuery::default()
+        };
+        let lines = self.node.logs.read(DAEMON_LOG, query).await;
+        let lines = lines.map_err(|error| logs::status(&error))?;
+        Ok(Box::pin(logs::items(lines, "daemon")))
+    }
 }
 
 #[tonic::async_trait]
@@ -37,14 +49,7 @@ impl observe_server::Observe for Observe {
         &self,
         _: Request<GetAuraeDaemonLogStreamRequest>,
     ) -> Result<Response<Answers<LogItem>>, Status> {
-        let query = LogQuery {
-            tail: Some(LAST_LINES),
-            follow: true,
-            ..LogQuery::default()
-        };
-        let lines = self.node.logs.read(DAEMON_LOG, query).await;
-        let lines = lines.map_err(|error| logs::status(&error))?;
-        Ok(Response::new(Box::pin(logs::items(lines, "daemon"))))
+        self.daemon_log().await.map(Response::new)
     }
 
     async fn get_sub_process_stream(

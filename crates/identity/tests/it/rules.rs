@@ -41,7 +41,10 @@ fn the_table_has_every_service() {
         ("os.OSService", 6),
         ("machine.MachineService", 35),
         ("observe.Observe", 2),
-        ("runtime.CellService", 4),
+        ("runtime.CellService", 5),
+        ("aurae.cells.v0.CellService", 5),
+        ("aurae.discovery.v0.DiscoveryService", 1),
+        ("aurae.observe.v0.ObserveService", 2),
         ("v1alpha.PublicAPI", 7),
         ("services.auth.AuthService", 3),
         ("stats.StatsService", 4),
@@ -51,7 +54,7 @@ fn the_table_has_every_service() {
     ] {
         assert_eq!(count(service), methods, "{service}");
     }
-    assert_eq!(RULES.len(), 66);
+    assert_eq!(RULES.len(), 75);
 }
 
 #[test]
@@ -75,6 +78,32 @@ fn the_os_methods_need_the_same_under_both_services() {
 }
 
 #[test]
+fn later_clients_need_the_same_under_their_names() {
+    for (earlier, later, methods) in [
+        (
+            "runtime.CellService",
+            "aurae.cells.v0.CellService",
+            &["Allocate", "Free", "Start", "Stop", "List"][..],
+        ),
+        (
+            "observe.Observe",
+            "aurae.observe.v0.ObserveService",
+            &["GetAuraeDaemonLogStream", "GetSubProcessStream"],
+        ),
+    ] {
+        for method in methods {
+            let earlier = rule(&format!("/{earlier}/{method}"));
+            let later = rule(&format!("/{later}/{method}"));
+            assert_eq!(
+                (earlier.role, earlier.audited),
+                (later.role, later.audited),
+                "{method}"
+            );
+        }
+    }
+}
+
+#[test]
 fn roles_are_those_of_the_contract() {
     for (method, role, audited) in [
         ("/os.OSService/Memory", Role::Reader, false),
@@ -87,6 +116,12 @@ fn roles_are_those_of_the_contract() {
         ("/machine.MachineService/Kubeconfig", Role::Admin, true),
         ("/machine.MachineService/Upgrade", Role::Admin, true),
         ("/runtime.CellService/Start", Role::Admin, true),
+        ("/runtime.CellService/List", Role::Reader, false),
+        (
+            "/aurae.discovery.v0.DiscoveryService/Discover",
+            Role::Reader,
+            false,
+        ),
         ("/observe.Observe/GetSubProcessStream", Role::Reader, false),
         ("/v1alpha.PublicAPI/GetLogs", Role::Reader, false),
         ("/services.auth.AuthService/Login", Role::Reader, true),
