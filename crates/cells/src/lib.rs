@@ -16,6 +16,6 @@ pub use engine::{
     StopHow, Usage,
 };
 pub use limits::{BadLimit, CpuList, CpuMax, CpuShares, Limits, MemoryLimits};
-pub use name::{BadCellName, BadExecutableName, CellName, ExecutableName};
+pub use name::{BadCellName, BadExecutableName, CellName, ExecutableName, digest};
 pub use record::{CellRecord, End, ExecutableRecord, HowEnded, Run};
 pub use spec::{BadSpec, CellSpec, ExecutableSpec, Namespace};

@@ -62,7 +62,7 @@ impl CellName {
 }
 
 /// FNV-1a: short, the same in every version, and nobody gains by a collision.
-fn digest(bytes: &[u8]) -> u64 {
+pub fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -286,10 +286,11 @@ impl Cgroups {
         around.find_map(|at| File::open(at.join(file)).ok())
     }
 
-    /// Whether a process is in any group of ours.
+    /// Whether a process is in any group of ours, or may have been: one that has ended cannot be
+    /// asked any more.
     pub fn is_inside(&self, pid: i32) -> bool {
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
-            return false;
+            return true;
         };
         let root = Path::new("/").join(&self.root);
         let groups = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
