@@ -4,5 +4,7 @@ pub mod cgroup;
 mod limits;
 mod name;
 
-pub use limits::{BadLimit, CpuList, CpuMax, CpuShares, Limits, MemoryLimits};
+pub use limits::{
+    BadLimit, CpuList, CpuMax, CpuShares, Device, IoLimit, IoLimits, IoRates, Limits, MemoryLimits,
+};
 pub use name::{BadCellName, CellName};
