@@ -1,5 +1,6 @@
 //! Cells: isolated executables that outlive the daemon.
 
+pub mod capabilities;
 pub mod cgroup;
 mod limits;
 mod name;
