@@ -4,6 +4,7 @@ pub mod capabilities;
 pub mod cgroup;
 mod limits;
 mod name;
+pub mod seccomp;
 
 pub use limits::{
     BadLimit, CpuList, CpuMax, CpuShares, Device, IoLimit, IoLimits, IoRates, Limits, MemoryLimits,
