@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
+use crate::seccomp::Profile;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -44,8 +45,7 @@ pub struct ExecutableSpec {
     /// Names of capabilities beyond those that are kept anyway.
     pub keep_capabilities: Vec<String>,
     pub allow_new_privileges: bool,
-    /// Empty, `default`, or a profile.
-    pub seccomp: String,
+    pub seccomp: Profile,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

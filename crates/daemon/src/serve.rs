@@ -390,11 +390,7 @@ fn open_log(
     })
 }
 
-fn open_cells(
-    config: &Config,
-    state: &StateDir,
-    events: &EventStore,
-) -> Result<Cells, ServeError> {
+fn open_cells(config: &Config, state: &StateDir, events: &EventStore) -> Result<Cells, ServeError> {
     let settings = mainstay_cells::Settings {
         state: state.path().to_owned(),
         cgroup: config.cells.cgroup.clone(),

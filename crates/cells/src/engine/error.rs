@@ -2,8 +2,10 @@
 
 use std::io;
 
+use crate::capabilities::CapabilityError;
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
+use crate::seccomp::BadProfile;
 use crate::spec::BadSpec;
 use crate::zygote::BirthError;
 
@@ -11,6 +13,10 @@ use crate::zygote::BirthError;
 pub enum CellError {
     #[error(transparent)]
     Spec(#[from] BadSpec),
+    #[error(transparent)]
+    Capabilities(#[from] CapabilityError),
+    #[error(transparent)]
+    Seccomp(#[from] BadProfile),
     #[error("cell {cell} does not exist")]
     NoSuchCell { cell: CellName },
     #[error("cell {cell} has no executable {executable}")]

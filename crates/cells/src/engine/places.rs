@@ -114,8 +114,3 @@ pub(super) const SHIM_GROUPS: &str = SHIMS;
 pub(super) fn executable_group(cell: &CellName, name: &ExecutableName) -> String {
     format!("{cell}/{OWN}{name}")
 }
-
-/// Whether a control group in a cell's is that of an executable, and not a nested cell.
-pub(super) fn is_executable_group(directory: &str) -> bool {
-    directory.starts_with(OWN)
-}

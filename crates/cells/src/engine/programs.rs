@@ -1,5 +1,7 @@
 //! From what an executable is asked to be to what the kernel is told to execute.
 
+use super::error::CellError;
+use crate::capabilities::Capabilities;
 use crate::shim::protocol::{Program, UserRange};
 use crate::spec::{CellSpec, ExecutableSpec, Namespace};
 
@@ -10,10 +12,11 @@ pub(super) fn program(
     hostname: &str,
     spec: &ExecutableSpec,
     users: UserRange,
-) -> Program {
+) -> Result<Program, CellError> {
+    let asked = Capabilities::parse(spec.keep_capabilities.iter().map(String::as_str))?;
     let uid = spec.uid.unwrap_or(0);
     let environment = environment(hostname, uid, &spec.environment);
-    Program {
+    Ok(Program {
         paths: paths(spec.words.first().map_or("", String::as_str), &environment),
         words: spec.words.clone(),
         environment,
@@ -23,10 +26,12 @@ pub(super) fn program(
             .unwrap_or_else(|| "/".to_owned()),
         uid,
         gid: spec.gid.unwrap_or(uid),
+        capabilities: asked.grant()?,
         new_privileges: spec.allow_new_privileges,
+        filter: spec.seccomp.filter()?,
         own_cgroups: !cell.share.contains(&Namespace::Cgroup),
         users: cell.user_namespace.then_some(users),
-    }
+    })
 }
 
 /// The few variables that programs rely on, and those asked for, which come before.
@@ -69,7 +74,7 @@ mod tests {
             ..ExecutableSpec::default()
         };
         let users = UserRange { first: 1, count: 1 };
-        program(&CellSpec::default(), "here", &spec, users)
+        program(&CellSpec::default(), "here", &spec, users).unwrap()
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Starting<'_> {
         let limits = *lock(&self.inner.logs_limits);
         let record = &self.cell.record;
         let program =
-            programs::program(&record.spec, self.hostname(), &self.spec, self.inner.users);
+            programs::program(&record.spec, self.hostname(), &self.spec, self.inner.users)?;
         let request = Request::Start(Box::new(StartRequest {
             name: self.executable.clone(),
             spec: self.spec.clone(),

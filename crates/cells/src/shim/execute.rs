@@ -166,13 +166,24 @@ fn modest_descriptors() {
 fn take_identity(program: &Program) -> Result<(), Failure> {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
-    let failed = |errno: rustix::io::Errno| (Step::Identity, errno.into());
-    // A namespace of users whose groups are fixed refuses it, and has none to drop.
-    set_thread_groups(&[]).map_err(failed)?;
-    set_thread_gid(Gid::from_raw(program.gid)).map_err(failed)?;
-    set_thread_uid(Uid::from_raw(program.uid)).map_err(failed)?;
+    let mut changed = Ok(());
+    let change_user = || {
+        changed = set_thread_groups(&[])
+            .and_then(|()| set_thread_gid(Gid::from_raw(program.gid)))
+            .and_then(|()| set_thread_uid(Uid::from_raw(program.uid)));
+        changed
+    };
+    let dropped = program.capabilities.drop_to(change_user);
+    changed.map_err(|errno| (Step::Identity, errno.into()))?;
+    dropped.map_err(|errno| (Step::Capabilities, errno.into()))?;
     if !program.new_privileges {
-        rustix::thread::set_no_new_privs(true).map_err(failed)?;
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|errno| (Step::Capabilities, errno.into()))?;
+    }
+    if let Some(filter) = &program.filter {
+        filter
+            .install()
+            .map_err(|errno| (Step::Seccomp, errno.into()))?;
     }
     Ok(())
 }

@@ -3,8 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::capabilities::Granted;
 use crate::name::ExecutableName;
 use crate::record::ExecutableRecord;
+use crate::seccomp::Filter;
 use crate::spec::ExecutableSpec;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,7 +39,9 @@ pub(crate) struct Program {
     pub(crate) working_directory: String,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    pub(crate) capabilities: Granted,
     pub(crate) new_privileges: bool,
+    pub(crate) filter: Option<Filter>,
     /// A namespace of control groups of its own.
     pub(crate) own_cgroups: bool,
     /// Users of a namespace of its own: inside 0 is outside this, and so on for as many.

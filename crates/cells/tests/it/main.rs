@@ -3,5 +3,7 @@
 
 mod cells;
 mod cgroups;
+mod child;
+mod confinement;
 mod harness;
 mod zygote;

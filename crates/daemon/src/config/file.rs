@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::values::{
-    ByteSize, CertificateName, CgroupName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial, SocketPath,
-    Span,
+    ByteSize, CertificateName, CgroupName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial,
+    SocketPath, Span,
 };
 
 #[derive(Debug, Deserialize)]

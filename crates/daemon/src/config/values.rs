@@ -279,9 +279,7 @@ impl TryFrom<String> for CgroupName {
 
     fn try_from(text: String) -> Result<Self, String> {
         let may = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let part = |part: &str| {
-            !part.is_empty() && part.chars().all(may) && !part.starts_with('.')
-        };
+        let part = |part: &str| !part.is_empty() && part.chars().all(may) && !part.starts_with('.');
         if text.len() <= 200 && text.split('/').all(part) {
             Ok(Self(text))
         } else {

@@ -63,14 +63,15 @@ fn cell(name: &CellName, spec: &CellSpec) -> Cell {
 
 fn limits(limits: &Limits) -> CellLimits {
     let list = |list: &Option<mainstay_cells::CpuList>| {
-        list.as_ref().map_or_else(String::new, |list| list.as_str().to_owned())
+        list.as_ref()
+            .map_or_else(String::new, |list| list.as_str().to_owned())
     };
     let io = limits.io.iter().map(|limit| IoLimit {
-        device: limit.device.to_string(),
-        read_bytes: limit.read_bytes.unwrap_or(0),
-        write_bytes: limit.write_bytes.unwrap_or(0),
-        read_operations: limit.read_operations.unwrap_or(0),
-        write_operations: limit.write_operations.unwrap_or(0),
+        device: limit.device().to_string(),
+        read_bytes: limit.rates().read_bytes.unwrap_or(0),
+        write_bytes: limit.rates().write_bytes.unwrap_or(0),
+        read_operations: limit.rates().read_operations.unwrap_or(0),
+        write_operations: limit.rates().write_operations.unwrap_or(0),
     });
     CellLimits {
         cpu_max_usec: limits
@@ -117,7 +118,7 @@ fn executable(record: &ExecutableRecord) -> ExecutableStatus {
             working_directory: spec.working_directory.clone().unwrap_or_default(),
             keep_capabilities: spec.keep_capabilities.clone(),
             allow_new_privileges: spec.allow_new_privileges,
-            seccomp: spec.seccomp.clone(),
+            seccomp: spec.seccomp.as_str().to_owned(),
         }),
         state: state.into(),
         pid: run.pid,

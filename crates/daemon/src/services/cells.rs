@@ -9,9 +9,10 @@ use mainstay_api::runtime::{
     FreeCellResponse, IoLimit, ListCellsRequest, ListCellsResponse, StartCellRequest,
     StartCellResponse, StopCellRequest, StopCellResponse,
 };
+use mainstay_cells::capabilities::CapabilityError;
 use mainstay_cells::{
-    CellError, CellName, CellSpec, CpuList, CpuMax, CpuShares, ExecutableName, ExecutableSpec,
-    Limits, MemoryLimits, Namespace, StopHow,
+    CellError, CellName, CellSpec, CpuList, CpuMax, CpuShares, Device, ExecutableName,
+    ExecutableSpec, IoLimits, IoRates, Limits, MemoryLimits, Namespace, StopHow,
 };
 use rustix::process::Signal;
 use tonic::{Code, Request, Response, Status};
@@ -67,7 +68,7 @@ impl CellService for Cells {
         let cell = cell_name(&executable.cell_name)?;
         let name = executable_name(&executable.name)?;
         let words = ExecutableSpec::split(&executable.command).map_err(invalid)?;
-        let spec = executable_spec(executable, words);
+        let spec = executable_spec(executable, words)?;
         let run = self.node.cells.start(cell, name, spec).await;
         let run = run.map_err(|error| status(&error))?;
         Ok(Response::new(StartCellResponse {
@@ -143,6 +144,7 @@ fn limits(cpu_shares: u64, asked: &CellLimits) -> Result<Limits, Status> {
     };
     let some = |number: u64| (number != 0).then_some(number);
     let period = some(asked.cpu_period_usec);
+    let io = asked.io.iter().map(io_limit).collect::<Result<_, _>>()?;
     Ok(Limits {
         cpu_shares: CpuShares::new(cpu_shares).map_err(invalid)?,
         cpu_max: CpuMax::new(asked.cpu_max_usec, period).map_err(invalid)?,
@@ -155,19 +157,20 @@ fn limits(cpu_shares: u64, asked: &CellLimits) -> Result<Limits, Status> {
             max: some(asked.memory_max),
         },
         pids: some(asked.pids_max),
-        io: asked.io.iter().map(io_limit).collect::<Result<_, _>>()?,
+        io: IoLimits::new(io).map_err(invalid)?,
     })
 }
 
 fn io_limit(asked: &IoLimit) -> Result<mainstay_cells::IoLimit, Status> {
     let some = |number: u64| (number != 0).then_some(number);
-    Ok(mainstay_cells::IoLimit {
-        device: asked.device.parse().map_err(invalid)?,
+    let rates = IoRates {
         read_bytes: some(asked.read_bytes),
         write_bytes: some(asked.write_bytes),
         read_operations: some(asked.read_operations),
         write_operations: some(asked.write_operations),
-    })
+    };
+    let device = Device::find(&asked.device).map_err(invalid)?;
+    mainstay_cells::IoLimit::new(device, rates).map_err(invalid)
 }
 
 fn namespace(number: i32) -> Result<Namespace, Status> {
@@ -185,9 +188,9 @@ fn namespace(number: i32) -> Result<Namespace, Status> {
     }
 }
 
-fn executable_spec(executable: Executable, words: Vec<String>) -> ExecutableSpec {
+fn executable_spec(executable: Executable, words: Vec<String>) -> Result<ExecutableSpec, Status> {
     let directory = executable.working_directory;
-    ExecutableSpec {
+    Ok(ExecutableSpec {
         command: executable.command,
         words,
         description: executable.description,
@@ -197,8 +200,8 @@ fn executable_spec(executable: Executable, words: Vec<String>) -> ExecutableSpec
         working_directory: (!directory.is_empty()).then_some(directory),
         keep_capabilities: executable.keep_capabilities,
         allow_new_privileges: executable.allow_new_privileges,
-        seccomp: executable.seccomp,
-    }
+        seccomp: executable.seccomp.parse().map_err(said)?,
+    })
 }
 
 fn signal(number: i32) -> Result<Option<Signal>, Status> {
@@ -213,7 +216,9 @@ fn signal(number: i32) -> Result<Option<Signal>, Status> {
 fn grace(grace: prost_types::Duration) -> Result<Duration, Status> {
     /// Nobody waits longer than a day for anything to end.
     const MOST: Duration = Duration::from_secs(24 * 60 * 60);
-    let grace = Duration::try_from(grace).ok().filter(|grace| *grace <= MOST);
+    let grace = Duration::try_from(grace)
+        .ok()
+        .filter(|grace| *grace <= MOST);
     grace.ok_or_else(|| Status::invalid_argument("grace is a time from 0 to 24 hours"))
 }
 
@@ -221,10 +226,20 @@ pub(super) fn invalid(error: impl std::fmt::Display) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
+/// With what is behind it.
+fn said(error: impl std::error::Error) -> Status {
+    match error.source() {
+        Some(cause) => invalid(format!("{error}: {cause}")),
+        None => invalid(error),
+    }
+}
+
 pub(super) fn status(error: &CellError) -> Status {
     use CellError as Error;
     let code = match error {
-        Error::Spec(_) => Code::InvalidArgument,
+        Error::Spec(_) | Error::Seccomp(_) => Code::InvalidArgument,
+        Error::Capabilities(CapabilityError::Unknown { .. }) => Code::InvalidArgument,
+        Error::Capabilities(_) => Code::FailedPrecondition,
         Error::NoSuchCell { .. }
         | Error::NoSuchExecutable { .. }
         | Error::ProgramNotFound { .. } => Code::NotFound,
