@@ -110,6 +110,7 @@ impl Guest {
     }
 
     /// Starts a program that runs on, and waits until it has said a line with these words.
+    #[track_caller]
     pub fn start(&self, name: &str, words: &str, program: &str) -> String {
         self.run(&format!("start {name} '{words}' {program}")).ok()
     }
