@@ -21,6 +21,8 @@ mod events;
 mod fanout;
 mod files;
 mod grpcurl;
+#[cfg(target_arch = "x86_64")]
+mod guest;
 mod harness;
 mod health;
 mod hostile;
