@@ -84,6 +84,13 @@ impl ExecutableRecord {
         }
     }
 
+    /// All runs that are known, the latest last, each with how often it had been started by then.
+    pub(crate) fn numbered_runs(&self) -> impl Iterator<Item = (u64, &Run)> {
+        let all = self.earlier.iter().chain([&self.run]);
+        let known = u64::try_from(self.earlier.len()).unwrap_or(u64::MAX);
+        (self.runs.saturating_sub(known)..).zip(all)
+    }
+
     /// All runs that are known, the latest first.
     pub fn all_runs(&self) -> impl Iterator<Item = &Run> {
         [&self.run].into_iter().chain(self.earlier.iter().rev())

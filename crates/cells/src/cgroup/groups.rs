@@ -92,6 +92,17 @@ impl Cgroups {
         made
     }
 
+    /// The same, in place of an empty one of that name: some kernels go on killing what is born
+    /// in a group that was killed once. One that is not empty exists.
+    pub fn create_anew(&self, group: &str, limits: &Limits) -> Result<(), CgroupError> {
+        match self.create(group, limits) {
+            Err(CgroupError::Exists { .. }) if self.remove(group).is_ok() => {
+                self.create(group, limits)
+            }
+            made => made,
+        }
+    }
+
     fn make(&self, group: &str, settings: &[Setting]) -> Result<(), CgroupError> {
         let needed: BTreeSet<Controller> = settings.iter().map(|s| s.controller).collect();
         // The tree that says who belongs to the group comes first: there it is exclusive.
@@ -252,6 +263,26 @@ impl Cgroups {
         Ok(Entry {
             unified: None,
             procs: vec![open_procs(&path)?],
+        })
+    }
+
+    /// Whether a process more would be beyond a limit of the group or around it, for trees of
+    /// version 1: they refuse births, but let anybody in who was born elsewhere.
+    pub fn is_full(&self, group: &str) -> bool {
+        let Some(tree) = self.layout.v1.get(&Controller::Pids) else {
+            return false;
+        };
+        let own_root = tree.join(&self.root);
+        let path = self.path_in(tree, group);
+        let mut around = path.ancestors().take_while(|at| *at != own_root);
+        around.any(|at| {
+            let number = |file: &str| -> Option<u64> {
+                let text = fs::read_to_string(at.join(file)).ok()?;
+                text.trim().parse().ok()
+            };
+            // Without a limit it says `max`.
+            let most = number("pids.max");
+            most.is_some_and(|most| number("pids.current").is_some_and(|now| now >= most))
         })
     }
 

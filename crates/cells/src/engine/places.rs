@@ -110,6 +110,12 @@ pub(super) fn shim_group(cell: &CellName) -> String {
 
 pub(super) const SHIM_GROUPS: &str = SHIMS;
 
+/// Whether a control group inside a cell's is that of an executable, not of a nested cell.
+pub(super) fn is_of_executable(group: &str) -> bool {
+    let name = group.rsplit('/').next();
+    name.is_some_and(|name| name.starts_with(OWN))
+}
+
 /// The control group of one executable and all it starts.
 pub(super) fn executable_group(cell: &CellName, name: &ExecutableName) -> String {
     format!("{cell}/{OWN}{name}")

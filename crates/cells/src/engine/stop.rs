@@ -12,6 +12,7 @@ use super::places::executable_group;
 use super::{Inner, blocking, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
+use crate::record::Run;
 use crate::sys;
 
 /// A killed process ends at once, unless the kernel waits for something, such as a dead disk.
@@ -62,7 +63,8 @@ async fn stop_one(
     how: StopHow,
 ) -> Result<(), CellError> {
     let group = executable_group(cell.name(), &executable);
-    if inner.members(cell.name(), &group).await?.is_empty() && has_ended(cell, &executable) {
+    let run = running(cell, &executable);
+    if run.is_none() && inner.members(cell.name(), &group).await?.is_empty() {
         return Ok(());
     }
     let signal = how.signal.unwrap_or(Signal::TERM);
@@ -84,25 +86,28 @@ async fn stop_one(
             .await?;
     }
     // Its last words and its exit code are on their way.
-    let noted = timeout(LONGEST_END, until_ended(cell, &executable)).await;
+    let Some(run) = run else {
+        return Ok(());
+    };
+    let noted = timeout(LONGEST_END, until_ended(cell, &executable, &run)).await;
     noted.map_err(|_| CellError::Unkillable {
         cell: cell.name().clone(),
         what: executable.to_string(),
     })
 }
 
-fn has_ended(cell: &Cell, executable: &ExecutableName) -> bool {
+fn running(cell: &Cell, executable: &ExecutableName) -> Option<Run> {
     let state = cell.state();
-    let record = state.executables.get(executable);
-    record.is_none_or(|record| !record.run.is_running())
+    let record = state.executables.get(executable)?;
+    Some(record.run).filter(Run::is_running)
 }
 
-/// Waits until the executable that runs now, if one does, has ended and it is known how.
-pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName) {
+/// Waits until a run has ended and it is known how. The next one may have begun by then.
+pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName, run: &Run) {
     loop {
         // Before looking, so that no change in between is missed.
         let changed = cell.changed.notified();
-        if has_ended(cell, executable) {
+        if running(cell, executable).is_none_or(|now| now.started != run.started) {
             return;
         }
         changed.await;
