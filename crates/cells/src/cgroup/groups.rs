@@ -335,8 +335,7 @@ impl Cgroups {
             .join("cgroup.procs");
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
-            // Between its last process and its removal a group reads as gone.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if is_gone(&error) => return Ok(Vec::new()),
             Err(error) => return Err(failed("read", &file)(error)),
         };
         let pid = |line: &str| line.parse().ok().and_then(Pid::from_raw);
@@ -362,7 +361,10 @@ impl Cgroups {
         if self.layout.unified.is_some() {
             let file = path.join("cgroup.kill");
             if file.exists() {
-                return write(&file, "1");
+                return match write(&file, "1") {
+                    Err(CgroupError::Refused { source, .. }) if is_gone(&source) => Ok(()),
+                    written => written,
+                };
             }
         }
         // Without that file: until nobody is left who could have made another.
@@ -426,6 +428,12 @@ fn open_procs(group: &Path) -> Result<File, CgroupError> {
         .write(true)
         .open(group.join("cgroup.procs"));
     file.map_err(failed("open", group))
+}
+
+/// Whether a group was removed while, or before, a file of it was in use.
+fn is_gone(error: &io::Error) -> bool {
+    let removed = rustix::io::Errno::NODEV.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(removed)
 }
 
 /// Kills a process; what is returned tells when it has ended.
