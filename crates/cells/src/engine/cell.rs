@@ -19,7 +19,7 @@ pub(super) struct Cell {
     /// Whoever makes, starts something in, or frees the cell.
     pub(super) order: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<State>,
-    /// An executable has started or ended.
+    /// An executable has started or ended, or the cell is there, or there no more.
     pub(super) changed: Notify,
 }
 
@@ -30,6 +30,17 @@ pub(super) struct State {
     pub(super) executables: BTreeMap<ExecutableName, ExecutableRecord>,
     /// What of its executables has been told as events.
     pub(super) told: BTreeMap<ExecutableName, Told>,
+    /// What is being started now.
+    pub(super) starting: Option<ExecutableName>,
+    /// What is being stopped now, and by how many at once.
+    pub(super) stopping: BTreeMap<ExecutableName, usize>,
+}
+
+impl State {
+    /// Whoever frees the cell removes its files: nobody else may write any.
+    pub(super) fn is_being_freed(&self) -> bool {
+        matches!(self.phase, Phase::Freeing | Phase::Gone)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +78,8 @@ impl Cell {
                 shim: None,
                 executables: BTreeMap::new(),
                 told: BTreeMap::new(),
+                starting: None,
+                stopping: BTreeMap::new(),
             }),
             changed: Notify::new(),
         }
@@ -87,5 +100,25 @@ impl Cell {
 
     pub(super) fn is_there(&self) -> bool {
         self.state().phase == Phase::There
+    }
+
+    /// Waits until it is known whether the cell is there or not.
+    pub(super) async fn until_settled(&self) {
+        let settled =
+            |state: &mut State| matches!(state.phase, Phase::There | Phase::Gone).then_some(());
+        self.when(settled).await;
+    }
+
+    /// Waits until its state is as it is looked for.
+    pub(super) async fn when<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
+        loop {
+            // Before looking, so that no change in between is missed.
+            let changed = self.changed.notified();
+            let found = ready(&mut self.state());
+            match found {
+                Some(found) => return found,
+                None => changed.await,
+            }
+        }
     }
 }

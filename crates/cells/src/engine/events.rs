@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use super::Inner;
-use super::cell::{Cell, State, Told};
+use super::cell::{Cell, Phase, State, Told};
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, HowEnded, Run};
 
@@ -36,6 +36,9 @@ impl Inner {
     /// is known changes nothing. Blocks on the disk.
     pub(super) fn take(&self, cell: &Cell, record: ExecutableRecord) {
         let mut state = cell.state();
+        if state.phase == Phase::Gone {
+            return;
+        }
         let known = state.executables.get(&record.name);
         let age = |record: &ExecutableRecord| (record.runs, record.run.end.is_some());
         if known.is_some_and(|known| age(known) >= age(&record)) {
@@ -82,6 +85,9 @@ impl Inner {
             }
         }
         state.told.insert(record.name.clone(), now);
+        if state.is_being_freed() {
+            return;
+        }
         let line = serde_json::to_vec(&(&record.name, now)).map_err(io::Error::other);
         let noted = line.and_then(|mut line| {
             line.push(b'\n');

@@ -1,14 +1,12 @@
 //! Ending a cell and everything nested in it, to the last file.
 
-use std::fs;
-use std::io;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
 use super::cell::{Cell, Phase};
 use super::error::CellError;
-use super::places::{SHIM_GROUPS, executable_group, remove_directory, shim_group};
+use super::places::{SHIM_GROUPS, shim_group};
 use super::stop::LONGEST_END;
 use super::{CellEvent, Inner, blocking};
 use crate::name::CellName;
@@ -25,16 +23,11 @@ pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellEr
             break;
         }
     }
-    for cell in &cells {
-        // What is still there can be freed again.
-        let mut state = cell.state();
-        if state.phase == Phase::Freeing {
-            state.phase = Phase::There;
-        }
-    }
-    let cleaner = Arc::clone(&inner);
     let _ = blocking(&name, move || {
-        cleaner.remove_roots();
+        for cell in &cells {
+            inner.give_back(cell);
+        }
+        inner.remove_roots();
         Ok(())
     })
     .await;
@@ -68,9 +61,7 @@ async fn dismantle(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError
     let name = cell.name().clone();
     blocking(&name, move || {
         remove(&inner, &cell)?;
-        cell.state().phase = Phase::Gone;
-        inner.cells().remove(cell.name());
-        cell.changed.notify_waiters();
+        inner.forget(&cell);
         drop(order);
         Ok(())
     })
@@ -122,17 +113,12 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     groups
         .remove(&shim_group(name))
         .map_err(CellError::Cgroup)?;
-    let executables: Vec<_> = {
-        let mut state = cell.state();
-        std::mem::take(&mut state.executables)
-            .into_values()
-            .collect()
-    };
+    let executables = std::mem::take(&mut cell.state().executables);
     let failed = |source| CellError::Records {
         cell: name.clone(),
         source,
     };
-    for record in executables {
+    for record in executables.into_values() {
         if record.run.is_running() {
             inner.events.tell(CellEvent::Ended {
                 cell: name.clone(),
@@ -141,29 +127,43 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
                 how: HowEnded::Lost,
             });
         }
-        remove_file(&inner.places.executable(name, &record.name)).map_err(failed)?;
-        let log = inner.places.logs.join(record.name.key(name));
-        remove_directory(&log).map_err(failed)?;
-        debug_assert!(!groups.exists(&executable_group(name, &record.name)));
     }
-    remove_directory(&inner.places.of_cell(name)).map_err(failed)
-}
-
-fn remove_file(path: &std::path::Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    inner.places.remove(name).map_err(failed)
 }
 
 impl Inner {
-    /// The groups that hold all others go with the last cell.
-    pub(super) fn remove_roots(&self) {
-        if !self.cells().is_empty() {
+    /// Nothing is left of the cell.
+    pub(super) fn forget(&self, cell: &Cell) {
+        // The next of that name can come from here on.
+        self.cells().remove(cell.name());
+        let mut state = cell.state();
+        state.phase = Phase::Gone;
+        state.executables.clear();
+        drop(state);
+        cell.changed.notify_waiters();
+    }
+
+    /// What could not be freed is there again, and can be freed again.
+    fn give_back(&self, cell: &Cell) {
+        let mut state = cell.state();
+        if state.phase != Phase::Freeing {
             return;
         }
-        if let Ok(groups) = self.cgroups() {
-            // Refused where a new cell has come meanwhile, which is right.
+        state.phase = Phase::There;
+        let has_shim = state.shim.is_some();
+        drop(state);
+        if !has_shim {
+            self.bury_executables(cell);
+        }
+        self.forget_dead_shim(cell);
+        cell.changed.notify_waiters();
+    }
+
+    /// The groups that hold all others go with the last cell.
+    pub(super) fn remove_roots(&self) {
+        // Held to the end: a new cell would need them.
+        let cells = self.cells();
+        if let (true, Ok(groups)) = (cells.is_empty(), self.cgroups()) {
             let _ = groups.remove(SHIM_GROUPS);
             let _ = groups.remove("");
         }

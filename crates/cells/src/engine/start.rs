@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::cell::{Cell, Shim};
 use super::error::CellError;
 use super::places::{SHIM_GROUPS, executable_group, open_directory, remove_directory, shim_group};
+use super::turns::StartTurn;
 use super::{Inner, blocking, lock, programs};
 use crate::cgroup::{CgroupError, Cgroups};
 use crate::frame;
@@ -29,7 +30,12 @@ pub(super) async fn start(
 ) -> Result<Run, CellError> {
     spec.check()?;
     let cell = inner.find(&name)?;
-    let order = Arc::clone(&cell.order).lock_owned().await;
+    let Some(turn) = StartTurn::take(&cell, &executable).await else {
+        return Err(CellError::Running {
+            cell: name,
+            executable,
+        });
+    };
     if !cell.is_there() {
         return Err(CellError::NoSuchCell { cell: name });
     }
@@ -41,7 +47,7 @@ pub(super) async fn start(
             spec,
         };
         let started = starting.run();
-        drop(order);
+        drop(turn);
         started
     })
     .await
@@ -56,8 +62,7 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     fn run(self) -> Result<Run, CellError> {
-        let known = self.cell.state().executables.get(&self.executable).cloned();
-        if known.is_some_and(|record| record.run.is_running()) {
+        if self.cell.state().running(&self.executable).is_some() {
             return Err(self.running());
         }
         let groups = self.inner.cgroups()?;
@@ -104,7 +109,7 @@ impl Starting<'_> {
         self.ensure_shim(groups)?;
         let answer = match self.call(&request, &fds) {
             // A shim that ended meanwhile is replaced, once.
-            Err(_) if self.inner.forget_dead_shim(self.cell) => {
+            Err(_) if self.shim_is_gone() => {
                 self.ensure_shim(groups)?;
                 self.call(&request, &fds)
             }
@@ -114,6 +119,11 @@ impl Starting<'_> {
             cell: self.cell.name().clone(),
             source,
         })?)
+    }
+
+    /// Whoever watches over it may have noticed first.
+    fn shim_is_gone(&self) -> bool {
+        self.inner.forget_dead_shim(self.cell) || self.cell.state().shim.is_none()
     }
 
     fn call(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<Reply> {

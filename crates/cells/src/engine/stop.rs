@@ -6,9 +6,10 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use tokio::time::timeout;
 
-use super::cell::Cell;
+use super::cell::{Cell, State};
 use super::error::CellError;
 use super::places::executable_group;
+use super::turns::StopTurn;
 use super::{Inner, blocking, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
@@ -62,8 +63,9 @@ async fn stop_one(
     executable: ExecutableName,
     how: StopHow,
 ) -> Result<(), CellError> {
+    let _turn = StopTurn::take(cell, &executable).await;
     let group = executable_group(cell.name(), &executable);
-    let run = running(cell, &executable);
+    let run = cell.state().running(&executable);
     if run.is_none() && inner.members(cell.name(), &group).await?.is_empty() {
         return Ok(());
     }
@@ -96,22 +98,14 @@ async fn stop_one(
     })
 }
 
-fn running(cell: &Cell, executable: &ExecutableName) -> Option<Run> {
-    let state = cell.state();
-    let record = state.executables.get(executable)?;
-    Some(record.run).filter(Run::is_running)
-}
-
 /// Waits until a run has ended and it is known how. The next one may have begun by then.
 pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName, run: &Run) {
-    loop {
-        // Before looking, so that no change in between is missed.
-        let changed = cell.changed.notified();
-        if running(cell, executable).is_none_or(|now| now.started != run.started) {
-            return;
-        }
-        changed.await;
-    }
+    let ended = |state: &mut State| {
+        let now = state.running(executable);
+        now.is_none_or(|now| now.started != run.started)
+            .then_some(())
+    };
+    cell.when(ended).await;
 }
 
 impl Inner {
