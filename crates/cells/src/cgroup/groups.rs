@@ -79,12 +79,7 @@ impl Cgroups {
 
     /// Makes the group with these limits, or nothing at all. What it is nested in must be there.
     pub fn create(&self, group: &str, limits: &Limits) -> Result<(), CgroupError> {
-        let settings = match self.mode {
-            Mode::V2 => settings::v2(limits),
-            Mode::V1 | Mode::Hybrid => {
-                settings::v1(limits).map_err(|what| CgroupError::NotInV1 { what })?
-            }
-        };
+        let settings = self.settings(limits)?;
         let made = self.make(group, &settings);
         if made.is_err() && !matches!(made, Err(CgroupError::Exists { .. })) {
             let _ = self.remove(group);
@@ -103,8 +98,21 @@ impl Cgroups {
         }
     }
 
+    /// Sets the limits of a group that is there: whoever made it may not have come that far.
+    pub fn limit(&self, group: &str, limits: &Limits) -> Result<(), CgroupError> {
+        self.set(group, &self.settings(limits)?)
+    }
+
+    fn settings(&self, limits: &Limits) -> Result<Vec<Setting>, CgroupError> {
+        match self.mode {
+            Mode::V2 => Ok(settings::v2(limits)),
+            Mode::V1 | Mode::Hybrid => {
+                settings::v1(limits).map_err(|what| CgroupError::NotInV1 { what })
+            }
+        }
+    }
+
     fn make(&self, group: &str, settings: &[Setting]) -> Result<(), CgroupError> {
-        let needed: BTreeSet<Controller> = settings.iter().map(|s| s.controller).collect();
         // The tree that says who belongs to the group comes first: there it is exclusive.
         let members = self.members_tree();
         let path = self.path_in(&members, group);
@@ -113,8 +121,13 @@ impl Cgroups {
                 io::ErrorKind::AlreadyExists => CgroupError::Exists { path: path.clone() },
                 _ => failed("make", &path)(source),
             })?;
+        self.set(group, settings)
+    }
+
+    fn set(&self, group: &str, settings: &[Setting]) -> Result<(), CgroupError> {
+        let needed: BTreeSet<Controller> = settings.iter().map(|s| s.controller).collect();
         if self.mode == Mode::V2 {
-            self.enable(&members, group, &needed)?;
+            self.enable(&self.members_tree(), group, &needed)?;
         }
         for controller in needed {
             if self.mode != Mode::V2 {

@@ -51,14 +51,17 @@ fn adopt_cells(inner: &Inner) -> io::Result<()> {
         let Ok(groups) = inner.cgroups() else {
             return Ok(());
         };
-        match groups.create(cell.name().as_str(), &cell.record.spec.limits) {
+        let (name, limits) = (cell.name().as_str(), &cell.record.spec.limits);
+        let made = match groups.create(name, limits) {
+            Err(CgroupError::Exists { .. }) => groups.limit(name, limits),
             Ok(()) => {
-                tracing::info!(cell = %cell.name(), "the control group of a cell is made anew")
+                tracing::info!(cell = name, "the control group of a cell is made anew");
+                Ok(())
             }
-            Err(CgroupError::Exists { .. }) => {}
-            Err(error) => {
-                tracing::error!(cell = %cell.name(), %error, "a cell has no control group")
-            }
+            failed => failed,
+        };
+        if let Err(error) = made {
+            tracing::error!(cell = name, %error, "a cell has no control group, or not its limits");
         }
     }
     Ok(())
