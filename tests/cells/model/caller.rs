@@ -11,10 +11,10 @@ use mainstay_api::runtime::{
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use super::calls::{Answer, Call, SeenCell, SeenExecutable};
 use super::judge::History;
 use super::programs::{How, Program};
 use super::traces::Traces;
-use super::tree::{Answer, Call, SeenCell, SeenExecutable};
 use crate::harness::soon;
 
 /// The cells of a tree, by what comes after its name.
@@ -85,6 +85,16 @@ impl Caller {
     }
 }
 
+/// What some cells are limited to.
+pub(super) const SHARES: u64 = 512;
+/// The same where control groups are of version 2.
+pub(super) const WEIGHT: u64 = 20;
+
+/// What a cell is limited to, always the same for one name.
+pub(super) fn cpu_shares(cell: &str) -> Option<u64> {
+    cell.ends_with("/a").then_some(SHARES)
+}
+
 async fn perform(
     client: &mut CellServiceClient<Channel>,
     tree: &str,
@@ -93,6 +103,7 @@ async fn perform(
     match call.clone() {
         Call::Allocate { cell: name } => {
             let cell = Some(Cell {
+                cpu_shares: cpu_shares(&name).unwrap_or(0),
                 name,
                 ..Cell::default()
             });

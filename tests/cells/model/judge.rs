@@ -4,11 +4,12 @@
 //! in which; so every order that is possible so far is kept, and with every answer those go that
 //! do not allow it. When none is left, something answered wrong.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write;
 use std::sync::Mutex;
 
-use super::tree::{Answer, Call, Tree};
+use super::calls::{Answer, Call, SeenCell};
+use super::tree::Tree;
 
 /// What was asked and answered about one tree of cells, as it came.
 #[derive(Debug, Default)]
@@ -184,4 +185,44 @@ impl Recorded {
         }
         text
     }
+}
+
+#[test]
+fn answers_that_fit_no_order_are_found() {
+    let cell = || "a".to_owned();
+    let allocate = Call::Allocate { cell: cell() };
+    let free = Call::Free { cell: cell() };
+    let history = History::default();
+    let first = history.begin(&allocate, &[]);
+    let second = history.begin(&allocate, &[]);
+    let third = history.begin(&free, &[]);
+    // Only if it was freed in between.
+    history.end(second, &Answer::Done);
+    history.end(first, &Answer::Done);
+    history.end(third, &Answer::Done);
+    history.judge().unwrap();
+    let fourth = history.begin(&Call::List { cell: cell() }, &[]);
+    history.end(fourth, &Answer::NoCell);
+    let why = history.judge().unwrap_err();
+    assert!(why.contains("List"), "{why}");
+}
+
+#[test]
+fn what_was_broken_off_has_happened_or_not_but_not_both() {
+    let cell = || "a".to_owned();
+    let history = History::default();
+    let broken = history.begin(&Call::Allocate { cell: cell() }, &[]);
+    history.end(broken, &Answer::None);
+    history.crash();
+    let list = || Call::List { cell: cell() };
+    let first = history.begin(&list(), &[]);
+    history.end(first, &Answer::NoCell);
+    history.judge().unwrap();
+    let there = Answer::Listed(vec![SeenCell {
+        name: cell(),
+        executables: BTreeMap::new(),
+    }]);
+    let second = history.begin(&list(), &[]);
+    history.end(second, &there);
+    history.judge().unwrap_err();
 }

@@ -10,6 +10,7 @@
 //! many calls.
 
 mod caller;
+mod calls;
 mod judge;
 mod programs;
 mod traces;
@@ -27,11 +28,11 @@ use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
 use crate::harness::{TestNode, soon};
-use caller::Caller;
+use caller::{Caller, SHARES, WEIGHT, cpu_shares};
+use calls::{Answer, Call, SeenCell};
 use judge::History;
 use programs::{How, LINES, Program};
 use traces::{Traces, children_of, until_ended};
-use tree::{Answer, Call};
 use witness::Witness;
 
 /// Trees of one caller each.
@@ -171,7 +172,20 @@ impl Run {
             self.trees[tree].1.crash();
             let mut caller = self.caller(tree, node).await;
             let cell = caller.tree.clone();
-            caller.call(&Call::List { cell }).await;
+            if let Answer::Listed(cells) = caller.call(&Call::List { cell }).await {
+                self.assert_limited(&cells);
+            }
+        }
+    }
+
+    /// Also those of which nobody knows whether they were made to the end.
+    fn assert_limited(&self, cells: &[SeenCell]) {
+        for cell in cells {
+            if cpu_shares(&cell.name) == Some(SHARES) {
+                let limits = self.traces.cpu_limits_of(&cell.name);
+                let is_limited = matches!(limits, (Some(SHARES), _) | (None, Some(WEIGHT)));
+                assert!(is_limited, "{cell:?} is limited to {limits:?}");
+            }
         }
     }
 
@@ -181,6 +195,7 @@ impl Run {
             let mut caller = self.caller(tree, node).await;
             let cell = caller.tree.clone();
             if let Answer::Listed(cells) = caller.call(&Call::List { cell: cell.clone() }).await {
+                self.assert_limited(&cells);
                 let executables = cells.iter().flat_map(|cell| cell.executables.values());
                 for executable in executables {
                     if (executable.program, executable.end) == (Program::Writes, Some(How::Code(9)))

@@ -53,6 +53,18 @@ impl Traces {
             .collect()
     }
 
+    /// What the kernel limits a cell to: the shares of version 1, or the weight of version 2.
+    pub(super) fn cpu_limits_of(&self, cell: &str) -> (Option<u64>, Option<u64>) {
+        let groups = self.groups_of(cell);
+        let number = |file: &str| {
+            groups.iter().find_map(|group| {
+                let text = fs::read_to_string(group.join(file)).ok()?;
+                text.trim().parse().ok()
+            })
+        };
+        (number("cpu.shares"), number("cpu.weight"))
+    }
+
     pub(super) fn assert_none(&self, state: &Path) {
         let left = self.processes();
         assert!(left.is_empty(), "processes are left: {left:?}");
