@@ -22,6 +22,8 @@ mod events;
 mod fanout;
 mod files;
 mod grpcurl;
+#[cfg(target_arch = "x86_64")]
+mod guest;
 mod harness;
 mod health;
 mod hostile;

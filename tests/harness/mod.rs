@@ -5,6 +5,8 @@ mod cli;
 mod client;
 mod containerd;
 mod fleet;
+#[cfg(target_arch = "x86_64")]
+mod guest;
 mod images;
 mod mounts;
 mod network;
@@ -15,6 +17,8 @@ pub use cli::Cli;
 pub use client::{Credentials, connect_over, connect_tls, connect_unix};
 pub use containerd::TestContainerd;
 pub use fleet::{TestFleet, dead_address, to_nodes};
+#[cfg(target_arch = "x86_64")]
+pub use guest::{Guest, tests_of};
 pub use mounts::PrivateMounts;
 pub use network::TestNetwork;
 pub use node::{TestNode, binary, target_dir, wait_with_patience};

@@ -1,8 +1,25 @@
 //! Cells: isolated executables that outlive the daemon.
 
+pub mod capabilities;
 pub mod cgroup;
+mod engine;
+mod frame;
 mod limits;
 mod name;
+mod record;
+pub mod seccomp;
+mod shim;
+mod spec;
+mod sys;
+pub mod zygote;
 
-pub use limits::{BadLimit, CpuList, CpuMax, CpuShares, Limits, MemoryLimits};
-pub use name::{BadCellName, CellName};
+pub use engine::{
+    Allocated, CellError, CellEvent, CellEvents, CellStatus, Cells, FoundRun, OpenError, Settings,
+    StopHow, Usage,
+};
+pub use limits::{
+    BadLimit, CpuList, CpuMax, CpuShares, Device, IoLimit, IoLimits, IoRates, Limits, MemoryLimits,
+};
+pub use name::{BadCellName, BadExecutableName, CellName, ExecutableName, digest};
+pub use record::{CellRecord, End, ExecutableRecord, HowEnded, Run};
+pub use spec::{BadSpec, CellSpec, ExecutableSpec, Namespace};

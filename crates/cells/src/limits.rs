@@ -1,41 +1,69 @@
 //! What a cell may use, checked before anything is made.
+//!
+//! Limits are part of a cell's record, as JSON. Its field names stay as they are, fields that are not
+//! known are passed over, and a value that could not have been asked for is not read back either.
+
+mod device;
+mod io;
+
+use serde::{Deserialize, Serialize};
+
+pub use device::Device;
+pub use io::{IoLimit, IoLimits, IoRates};
 
 /// Limits as they are asked for; what is not set is not limited.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_shares: Option<CpuShares>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_max: Option<CpuMax>,
     /// Processors, as `0-3,7`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuList>,
     /// Memory nodes, in the same form.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mems: Option<CpuList>,
+    #[serde(skip_serializing_if = "MemoryLimits::is_empty")]
     pub memory: MemoryLimits,
     /// Processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
+    #[serde(skip_serializing_if = "IoLimits::is_empty")]
+    pub io: IoLimits,
 }
 
 /// How processor time is divided when there is not enough, in the units of cgroup v1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64")]
 pub struct CpuShares(u64);
 
 /// So many microseconds of processor time in each period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedCpuMax")]
 pub struct CpuMax {
     pub quota: u64,
     pub period: u64,
 }
 
 /// Bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MemoryLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
 }
 
 /// Numbers and ranges of them, as the kernel writes lists of processors.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct CpuList(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +80,25 @@ pub enum BadLimit {
     List(String),
     #[error("a limit of memory cannot be negative")]
     NegativeMemory,
+    #[error("{shown:?} is no block device; write its path, as /dev/sda, or its numbers, as 8:0")]
+    Device { shown: String },
+    #[error("there is no block device {device}; /proc/partitions lists those of this machine")]
+    NoDevice { device: Device },
+    #[error("cannot tell which disk {shown:?} is: {reason}")]
+    UnknownDevice { shown: String, reason: String },
+    #[error("the limits of device {device} are 0 in one place; leave out what is not limited")]
+    NoIo { device: Device },
+    #[error(
+        "the limits of device {device} say nothing; give at least one, or leave the device out"
+    )]
+    EmptyIo { device: Device },
+    #[error("{operations} operations a second on device {device} are beyond the most, 4294967295")]
+    ManyOperations { device: Device, operations: u64 },
+    #[error(
+        "device {device} is limited twice; partitions count as the disk they are on, which is \
+         limited as a whole"
+    )]
+    DeviceTwice { device: Device },
 }
 
 impl CpuShares {
@@ -101,6 +148,44 @@ impl CpuMax {
     }
 }
 
+/// What [`CpuMax`] is read from.
+#[derive(Deserialize)]
+struct UncheckedCpuMax {
+    quota: u64,
+    period: u64,
+}
+
+impl TryFrom<UncheckedCpuMax> for CpuMax {
+    type Error = BadLimit;
+
+    fn try_from(unchecked: UncheckedCpuMax) -> Result<Self, BadLimit> {
+        let quota = i64::try_from(unchecked.quota).unwrap_or(i64::MAX);
+        Self::new(quota, Some(unchecked.period))?.ok_or(BadLimit::Quota(0))
+    }
+}
+
+impl TryFrom<u64> for CpuShares {
+    type Error = BadLimit;
+
+    fn try_from(shares: u64) -> Result<Self, BadLimit> {
+        Self::new(shares)?.ok_or(BadLimit::Shares(shares))
+    }
+}
+
+impl TryFrom<String> for CpuList {
+    type Error = BadLimit;
+
+    fn try_from(text: String) -> Result<Self, BadLimit> {
+        Self::new(&text)
+    }
+}
+
+impl MemoryLimits {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl CpuList {
     pub fn new(text: &str) -> Result<Self, BadLimit> {
         const MOST_BYTES: usize = 1024;
@@ -118,13 +203,19 @@ impl CpuList {
         if text.len() <= MOST_BYTES && text.split(',').all(range) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(BadLimit::List(text.chars().take(80).collect()))
+            Err(BadLimit::List(shown(text)))
         }
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// As much of a text as belongs into a message.
+fn shown(text: &str) -> String {
+    const SHOWN_CHARS: usize = 80;
+    text.chars().take(SHOWN_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -164,6 +255,64 @@ mod tests {
         }
         for bad in ["", ",", "0,", "3-0", "-1", "a", "0 1", "0\n", "+1", "99999"] {
             assert!(CpuList::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_kept_as_json_under_stable_names() {
+        let device = Device::new(8, 0).unwrap();
+        let rates = IoRates {
+            read_bytes: Some(1 << 20),
+            write_operations: Some(50),
+            ..IoRates::default()
+        };
+        let limits = Limits {
+            cpu_shares: CpuShares::new(512).unwrap(),
+            cpu_max: CpuMax::new(50_000, None).unwrap(),
+            cpus: Some(CpuList::new("0-1").unwrap()),
+            mems: Some(CpuList::new("0").unwrap()),
+            memory: MemoryLimits {
+                max: Some(1 << 30),
+                ..MemoryLimits::default()
+            },
+            pids: Some(9),
+            io: IoLimits::new(vec![IoLimit::new(device, rates).unwrap()]).unwrap(),
+        };
+        let kept = r#"{"cpu_shares":512,"cpu_max":{"quota":50000,"period":100000},"cpus":"0-1","#
+            .to_owned()
+            + r#""mems":"0","memory":{"max":1073741824},"pids":9,"#
+            + r#""io":[{"device":"8:0","read_bytes":1048576,"write_operations":50}]}"#;
+        assert_eq!(serde_json::to_string(&limits).unwrap(), kept);
+        assert_eq!(serde_json::from_str::<Limits>(&kept).unwrap(), limits);
+
+        let none = serde_json::to_string(&Limits::default()).unwrap();
+        assert_eq!(none, "{}");
+        let later: Limits = serde_json::from_str(r#"{"pids":3,"of_a_later_version":1}"#).unwrap();
+        assert_eq!(later.pids, Some(3));
+    }
+
+    #[test]
+    fn a_record_that_was_edited_by_hand_makes_no_invalid_limit() {
+        for bad in [
+            r#"{"cpu_shares":0}"#,
+            r#"{"cpu_shares":1}"#,
+            r#"{"cpu_shares":-2}"#,
+            r#"{"cpu_max":{"quota":0,"period":100000}}"#,
+            r#"{"cpu_max":{"quota":999,"period":100000}}"#,
+            r#"{"cpu_max":{"quota":5000,"period":1}}"#,
+            r#"{"cpu_max":{"quota":5000}}"#,
+            r#"{"cpus":"3-0"}"#,
+            r#"{"mems":"0\n1"}"#,
+            r#"{"memory":{"max":-1}}"#,
+            r#"{"io":[{"device":"8:0"}]}"#,
+            r#"{"io":[{"device":"8:0","read_bytes":0}]}"#,
+            r#"{"io":[{"device":"8:0","read_operations":4294967296}]}"#,
+            r#"{"io":[{"device":"8","read_bytes":1}]}"#,
+            r#"{"io":[{"device":"/dev/sda","read_bytes":1}]}"#,
+            r#"{"io":[{"device":"8:0 rbps=1","read_bytes":1}]}"#,
+            r#"{"io":[{"device":"8:0","read_bytes":1},{"device":"8:0","write_bytes":1}]}"#,
+        ] {
+            assert!(serde_json::from_str::<Limits>(bad).is_err(), "{bad}");
         }
     }
 

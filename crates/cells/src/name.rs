@@ -3,12 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 const LABEL_BYTES: usize = 63;
 /// The kernel bounds nesting by memory only; people never need as much as this.
 const MOST_LABELS: usize = 16;
+/// With a digest and an executable's name behind it, still a file's name.
+const KEY_BYTES: usize = 64;
 
 /// The name of a cell, known to be one. It is safe as a relative path.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct CellName(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,17 +49,98 @@ impl CellName {
             .is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The name as one part of a path: no label has a dot, so no two cells share it.
-    pub fn flat(&self) -> String {
-        self.0.replace('/', ".")
+    /// What the cell is called on disk, as one short part of a path: no label has a dot, so no
+    /// two cells share it, and what is too long ends in a digest of the whole.
+    pub fn key(&self) -> String {
+        let flat = self.0.replace('/', ".");
+        if flat.len() <= KEY_BYTES {
+            return flat;
+        }
+        let (head, _) = flat.split_at(KEY_BYTES);
+        format!("{head}..{:016x}", digest(flat.as_bytes()))
+    }
+}
+
+/// FNV-1a: short, the same in every version, and nobody gains by a collision.
+pub fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The name of an executable in its cell, known to be one. It is safe as a part of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ExecutableName(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{shown:?} is not the name of an executable: 1 to 63 letters, digits, `.`, `_` and `-`, \
+     beginning with a letter or digit"
+)]
+pub struct BadExecutableName {
+    shown: String,
+}
+
+impl ExecutableName {
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
-    /// The cell that [`CellName::flat`] was made of.
-    pub fn from_flat(flat: &str) -> Result<Self, BadCellName> {
-        if flat.contains('/') {
-            return Err(bad(flat));
+    /// What it is called on disk among those of all cells: no key has `_` in it.
+    pub fn key(&self, cell: &CellName) -> String {
+        format!("{}_{}", cell.key(), self.0)
+    }
+}
+
+impl FromStr for ExecutableName {
+    type Err = BadExecutableName;
+
+    fn from_str(text: &str) -> Result<Self, BadExecutableName> {
+        let may = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        let begins = text
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_alphanumeric());
+        if begins && text.len() <= LABEL_BYTES && text.bytes().all(may) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(BadExecutableName { shown: shown(text) })
         }
-        flat.replace('.', "/").parse()
+    }
+}
+
+impl TryFrom<String> for ExecutableName {
+    type Error = BadExecutableName;
+
+    fn try_from(text: String) -> Result<Self, BadExecutableName> {
+        text.parse()
+    }
+}
+
+impl From<ExecutableName> for String {
+    fn from(name: ExecutableName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for ExecutableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for CellName {
+    type Error = BadCellName;
+
+    fn try_from(text: String) -> Result<Self, BadCellName> {
+        text.parse()
+    }
+}
+
+impl From<CellName> for String {
+    fn from(name: CellName) -> Self {
+        name.0
     }
 }
 
@@ -82,10 +168,13 @@ fn is_label(label: &str) -> bool {
 }
 
 fn bad(text: &str) -> BadCellName {
+    BadCellName::Label { shown: shown(text) }
+}
+
+/// A huge name is not repeated in an error.
+fn shown(text: &str) -> String {
     const SHOWN_CHARS: usize = 80;
-    BadCellName::Label {
-        shown: text.chars().take(SHOWN_CHARS).collect(),
-    }
+    text.chars().take(SHOWN_CHARS).collect()
 }
 
 impl fmt::Display for CellName {
@@ -143,20 +232,35 @@ mod tests {
         assert!(!name("a").is_inside(&name("a")));
     }
 
+    #[test]
+    fn executables_are_called_by_plain_words() {
+        for good in ["a", "ps-aux", "sleep_5", "web.1", "7"] {
+            assert_eq!(good.parse::<ExecutableName>().unwrap().as_str(), good);
+        }
+        let long = "x".repeat(64);
+        for bad in [
+            "", ".", "..", "-a", "_a", "a/b", "a b", "a\n", "\0", "é", &long,
+        ] {
+            assert!(bad.parse::<ExecutableName>().is_err(), "{bad:?}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn every_name_has_a_flat_form_of_its_own(text in "[a-zA-Z0-9-]{1,5}(/[a-zA-Z0-9-]{1,5}){0,4}") {
-            if let Ok(name) = text.parse::<CellName>() {
-                let flat = name.flat();
-                prop_assert!(!flat.contains('/'));
-                prop_assert_eq!(CellName::from_flat(&flat), Ok(name));
-            }
+        fn every_cell_has_a_short_key_of_its_own(
+            one in "[ab](/[ab]{1,20}){0,9}",
+            other in "[ab](/[ab]{1,20}){0,9}",
+        ) {
+            let (one, other) = (name(&one), name(&other));
+            prop_assert_eq!(one == other, one.key() == other.key());
+            prop_assert!(one.key().len() <= 82);
+            prop_assert!(!one.key().contains(['/', '_']));
         }
 
         #[test]
         fn no_text_makes_it_panic(text in ".{0,100}") {
             let _ = text.parse::<CellName>();
-            let _ = CellName::from_flat(&text);
+            let _ = text.parse::<ExecutableName>();
         }
     }
 }

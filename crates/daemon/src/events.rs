@@ -1,6 +1,8 @@
-//! What the daemon itself tells the events journal: the states of its own service.
+//! What is told to the events journal: the states of the daemon's own service, and the lives of
+//! executables in cells.
 
 use mainstay_api::machine::{ServiceHealth, ServiceStateEvent, service_state_event::Action};
+use mainstay_cells::{CellEvent, CellEvents, HowEnded};
 use mainstay_journal::EventStore;
 use prost::{Message, Name};
 use tracing::error;
@@ -31,10 +33,78 @@ impl DaemonEvents {
                 ..ServiceHealth::default()
             }),
         };
-        let kind = ServiceStateEvent::full_name();
-        if let Err(why) = self.store.publish(&kind, &event.encode_to_vec()) {
-            // A full disk must not stop the daemon from doing what it can do.
-            error!(error = %why, "an event could not be kept");
-        }
+        publish(&self.store, &event);
+    }
+}
+
+fn publish(store: &EventStore, event: &ServiceStateEvent) {
+    let kind = ServiceStateEvent::full_name();
+    if let Err(why) = store.publish(&kind, &event.encode_to_vec()) {
+        // A full disk must not stop the daemon from doing what it can do.
+        error!(error = %why, "an event could not be kept");
+    }
+}
+
+/// Executables in cells as services called `<cell>/<executable>`.
+#[derive(Debug)]
+pub struct CellsToEvents {
+    store: EventStore,
+}
+
+impl CellsToEvents {
+    pub fn new(store: EventStore) -> Self {
+        Self { store }
+    }
+}
+
+impl CellEvents for CellsToEvents {
+    fn tell(&self, event: CellEvent) {
+        let (cell, executable, action, message) = match event {
+            CellEvent::Started {
+                cell,
+                executable,
+                run,
+            } => {
+                let message = format!("started with pid {}", run.pid);
+                (cell, executable, Action::Running, message)
+            }
+            CellEvent::Ended {
+                cell,
+                executable,
+                how,
+                ..
+            } => {
+                let action = match how {
+                    HowEnded::Exited(0) => Action::Finished,
+                    _ => Action::Failed,
+                };
+                (cell, executable, action, describe(how))
+            }
+        };
+        let running = action == Action::Running;
+        let event = ServiceStateEvent {
+            service: format!("{cell}/{executable}"),
+            action: action.into(),
+            message,
+            health: Some(ServiceHealth {
+                unknown: running,
+                healthy: running,
+                ..ServiceHealth::default()
+            }),
+        };
+        publish(&self.store, &event);
+    }
+}
+
+/// How an executable ended, in words.
+pub fn describe(how: HowEnded) -> String {
+    match how {
+        HowEnded::Exited(code) => format!("exited with code {code}"),
+        HowEnded::Killed {
+            signal,
+            out_of_memory: true,
+        } => format!("killed with signal {signal}: out of memory"),
+        HowEnded::Killed { signal, .. } => format!("killed with signal {signal}"),
+        HowEnded::Lost => "ended with its cell, exit code unknown".to_owned(),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use arc_swap::ArcSwap;
+use mainstay_cells::Cells;
 use mainstay_containers::Containers;
 use mainstay_journal::EventStore;
 use mainstay_journal::LogStore;
@@ -34,4 +35,5 @@ pub struct Node {
     pub space: SpaceSurvey,
     /// Another one after the configuration has changed.
     pub containers: ArcSwap<Containers>,
+    pub cells: Cells,
 }

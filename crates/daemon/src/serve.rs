@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use mainstay_api::machine::service_state_event::Action;
+use mainstay_cells::Cells;
+use mainstay_cells::zygote::ZygoteCommand;
 use mainstay_containers::Containers;
 use mainstay_fanout::{Fanout, Settings};
 use mainstay_identity::tls::{ServerTls, TlsError};
@@ -24,7 +26,7 @@ use tracing::{error, info, warn};
 use crate::call::{self, Gate};
 use crate::client_file::ClientFileError;
 use crate::config::{Config, Overrides};
-use crate::events::DaemonEvents;
+use crate::events::{CellsToEvents, DaemonEvents};
 use crate::listener::bind::{BindError, Sockets};
 use crate::listener::{Accept, Connections, Door, accept};
 use crate::log::{AUDIT_LOG, DAEMON_LOG, LogSink, LogSubscriber, set_level};
@@ -54,6 +56,8 @@ pub enum ServeError {
     Logs(#[from] LogError),
     #[error("the events cannot be opened")]
     Events(#[from] EventError),
+    #[error("cells cannot be taken over")]
+    Cells(#[from] mainstay_cells::OpenError),
     #[error("the contract cannot be served by reflection")]
     Reflection(#[from] tonic_reflection::server::Error),
     #[error("the operating system refused {what}")]
@@ -145,6 +149,7 @@ impl Daemon {
         let listen = local_address(&sockets.tls)?;
         let pods_listen = sockets.pods.as_ref().map(local_address).transpose()?;
 
+        let cells = open_cells(&config, state, &store)?;
         let node = Arc::new(Node {
             build,
             platform: mainstay_node::Platform::detect(Path::new("/")),
@@ -154,6 +159,7 @@ impl Daemon {
             logs: LogStore::open(&state.logs())?,
             space: SpaceSurvey::default(),
             containers: ArcSwap::from_pointee(Containers::new(&config.containers)),
+            cells,
         });
         let (routes, health) = services::routes(&node)?;
         let fanout = Arc::new(Fanout::new(
@@ -192,7 +198,7 @@ impl Daemon {
             stop.clone(),
         );
         let connections = Connections::new(within_descriptors(&config));
-        let door = Door::new(gate, connections, stop.clone());
+        let door = Door::new(gate, connections, node.cells.clone(), stop.clone());
         let config = Arc::new(ArcSwap::from_pointee(config));
         let reload = Arc::new(Notify::new());
         health.set_serving(true).await;
@@ -265,6 +271,8 @@ impl Daemon {
                     ("state", new.state != old.state),
                     ("listen", new.listen != old.listen),
                     ("pods_listen", new.pods_listen != old.pods_listen),
+                    ("cells.cgroup", new.cells.cgroup != old.cells.cgroup),
+                    ("cells.users", new.cells.users != old.cells.users),
                 ] {
                     if changed {
                         warn!(
@@ -280,6 +288,8 @@ impl Daemon {
                 self.door.connections.set_limits(within_descriptors(&new));
                 self.door.gate.set_revoked(new.revoked.clone());
                 self.fanout.set_settings(fleet_settings(&new, self.listen));
+                self.node.cells.set_grace(new.cells.stop_grace);
+                self.node.cells.set_log_limits(new.cells.logs);
                 if new.containers != old.containers {
                     let containers = Containers::new(&new.containers);
                     self.node.containers.store(Arc::new(containers));
@@ -378,6 +388,19 @@ fn open_log(
         what: "a log writer thread",
         source,
     })
+}
+
+fn open_cells(config: &Config, state: &StateDir, events: &EventStore) -> Result<Cells, ServeError> {
+    let settings = mainstay_cells::Settings {
+        state: state.path().to_owned(),
+        cgroup: config.cells.cgroup.clone(),
+        layout: None,
+        zygote: ZygoteCommand::default(),
+        logs: config.cells.logs,
+        grace: config.cells.stop_grace,
+        users: config.cells.users,
+    };
+    Ok(Cells::open(settings, CellsToEvents::new(events.clone()))?)
 }
 
 fn local_address(listener: &tokio::net::TcpListener) -> Result<SocketAddr, ServeError> {

@@ -80,6 +80,16 @@ impl Caller {
         }
     }
 
+    /// A process inside a cell that got hold of the local socket: whoever it runs as has no role.
+    pub fn inside_cell(uid: u32) -> Self {
+        Self {
+            name: format!("uid {uid} in a cell"),
+            role: None,
+            is_node: false,
+            via: Via::LocalUser { uid },
+        }
+    }
+
     /// Anyone who reaches the read-only loopback listener.
     pub fn loopback_read_only() -> Self {
         Self {

@@ -13,6 +13,17 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // Not a command for people: what the daemon starts itself as, to fork the first processes of
+    // cells from. Before anything else, because each of them has a copy of what is there by then.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "shim")
+    {
+        return match mainstay_cells::zygote::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

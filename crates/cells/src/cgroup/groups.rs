@@ -48,7 +48,7 @@ pub enum CgroupError {
 /// Every group is named by its path below the root, the same in all trees.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
-    layout: Layout,
+    pub(super) layout: Layout,
     mode: Mode,
     root: PathBuf,
 }
@@ -96,12 +96,12 @@ impl Cgroups {
         let needed: BTreeSet<Controller> = settings.iter().map(|s| s.controller).collect();
         // The tree that says who belongs to the group comes first: there it is exclusive.
         let members = self.members_tree();
-        fs::create_dir_all(members.join(&self.root)).map_err(failed("make", &members))?;
         let path = self.path_in(&members, group);
-        fs::create_dir(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => CgroupError::Exists { path: path.clone() },
-            _ => failed("make", &path)(source),
-        })?;
+        self.make_below_root(&members, &path)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => CgroupError::Exists { path: path.clone() },
+                _ => failed("make", &path)(source),
+            })?;
         if self.mode == Mode::V2 {
             self.enable(&members, group, &needed)?;
         }
@@ -116,6 +116,25 @@ impl Cgroups {
             write(&file, &setting.value)?;
         }
         Ok(())
+    }
+
+    /// The root may go with the last of its groups while another is being made.
+    fn make_below_root(&self, tree: &Path, path: &Path) -> io::Result<()> {
+        let mut made = fs::create_dir(path);
+        for _ in 0..MOST_ROUNDS {
+            match &made {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    fs::create_dir_all(tree.join(&self.root))?;
+                    made = fs::create_dir(path);
+                    let parent = path.parent().is_some_and(Path::is_dir);
+                    if made.is_err() && parent {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        made
     }
 
     /// In v2 a controller works in a group when everything above hands it down.
@@ -207,19 +226,75 @@ impl Cgroups {
         for tree in self.layout.v1.values().filter(|tree| seen.insert(*tree)) {
             let path = self.path_in(tree, group);
             let own_root = tree.join(&self.root);
-            let around = path.ancestors().take_while(|at| at.starts_with(&own_root));
-            let Some(at) = around.into_iter().find(|at| at.is_dir()) else {
-                continue;
-            };
-            let file = at.join("cgroup.procs");
-            let file = OpenOptions::new().write(true).open(&file);
-            procs.push(file.map_err(failed("open", at))?);
+            // Not the root of all: it has no limits, and every such move costs time.
+            let around = path.ancestors().take_while(|at| *at != own_root);
+            if let Some(at) = around.into_iter().find(|at| at.is_dir()) {
+                procs.push(open_procs(at)?);
+            }
         }
         if unified.is_none() && procs.is_empty() {
             let path = self.path_in(&members, group);
             return Err(failed("open", &path)(io::ErrorKind::NotFound.into()));
         }
         Ok(Entry { unified, procs })
+    }
+
+    /// The same for a group without limits of its own or around it.
+    pub fn members_entry(&self, group: &str) -> Result<Entry, CgroupError> {
+        let path = self.path_in(&self.members_tree(), group);
+        if self.layout.unified.is_some() {
+            let unified = Some(File::open(&path).map_err(failed("open", &path))?);
+            return Ok(Entry {
+                unified,
+                procs: Vec::new(),
+            });
+        }
+        Ok(Entry {
+            unified: None,
+            procs: vec![open_procs(&path)?],
+        })
+    }
+
+    /// Makes a group that only holds others, if it is not there.
+    pub fn create_outer(&self, group: &str) -> Result<(), CgroupError> {
+        let path = self.path_in(&self.members_tree(), group);
+        fs::create_dir_all(&path).map_err(failed("make", &path))
+    }
+
+    /// The groups directly inside one.
+    pub fn inside(&self, group: &str) -> Vec<String> {
+        let path = self.path_in(&self.members_tree(), group);
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let groups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        groups
+            .map(|inside| format!("{group}/{}", inside.file_name().to_string_lossy()))
+            .collect()
+    }
+
+    /// What counts the kills for lack of memory in the group or around it, if anything does.
+    pub fn memory_kills(&self, group: &str) -> Option<File> {
+        let (tree, file) = match self.mode {
+            Mode::V2 => (self.layout.unified.as_ref()?, "memory.events"),
+            Mode::V1 | Mode::Hybrid => (
+                self.layout.v1.get(&Controller::Memory)?,
+                "memory.oom_control",
+            ),
+        };
+        let own_root = tree.join(&self.root);
+        let path = self.path_in(tree, group);
+        let mut around = path.ancestors().take_while(|at| *at != own_root);
+        around.find_map(|at| File::open(at.join(file)).ok())
+    }
+
+    /// Whether a process is in any group of ours, or may have been: one that has ended cannot be
+    /// asked any more.
+    pub fn is_inside(&self, pid: i32) -> bool {
+        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
+            return true;
+        };
+        let root = Path::new("/").join(&self.root);
+        let groups = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        groups.map(Path::new).any(|group| group.starts_with(&root))
     }
 
     /// The processes directly in the group.
@@ -293,7 +368,7 @@ impl Cgroups {
     }
 
     /// The tree that says which processes belong together.
-    fn members_tree(&self) -> PathBuf {
+    pub(super) fn members_tree(&self) -> PathBuf {
         let first = || self.layout.v1.values().next().cloned().unwrap_or_default();
         let v1 = || {
             let pids = self.layout.v1.get(&Controller::Pids);
@@ -310,9 +385,16 @@ impl Cgroups {
         tree.ok_or(CgroupError::NoController { controller })
     }
 
-    fn path_in(&self, tree: &Path, group: &str) -> PathBuf {
+    pub(super) fn path_in(&self, tree: &Path, group: &str) -> PathBuf {
         tree.join(&self.root).join(group)
     }
+}
+
+fn open_procs(group: &Path) -> Result<File, CgroupError> {
+    let file = OpenOptions::new()
+        .write(true)
+        .open(group.join("cgroup.procs"));
+    file.map_err(failed("open", group))
 }
 
 /// Kills a process; what is returned tells when it has ended.
@@ -334,7 +416,10 @@ fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
     })
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError + use<> {
+pub(super) fn failed(
+    what: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> CgroupError + use<> {
     let path = path.to_owned();
     move |source| CgroupError::Failed { what, path, source }
 }

@@ -15,6 +15,7 @@ pub enum Controller {
     Pids,
     Cpuacct,
     Freezer,
+    Io,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,11 @@ impl Layout {
                     layout.unified.get_or_insert(mount.at);
                 }
                 "cgroup" => {
-                    for controller in mount.options.split(',').filter_map(Controller::from_name) {
+                    for controller in mount
+                        .options
+                        .split(',')
+                        .filter_map(Controller::from_v1_name)
+                    {
                         let at = || mount.at.clone();
                         layout.v1.entry(controller).or_insert_with(at);
                     }
@@ -79,10 +84,19 @@ impl Controller {
             Self::Pids => "pids",
             Self::Cpuacct => "cpuacct",
             Self::Freezer => "freezer",
+            Self::Io => "io",
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
+    /// Version 1 has the same names but for one.
+    fn v1_name(self) -> &'static str {
+        match self {
+            Self::Io => "blkio",
+            other => other.name(),
+        }
+    }
+
+    fn from_v1_name(name: &str) -> Option<Self> {
         let all = [
             Self::Cpu,
             Self::Cpuset,
@@ -90,8 +104,10 @@ impl Controller {
             Self::Pids,
             Self::Cpuacct,
             Self::Freezer,
+            Self::Io,
         ];
-        all.into_iter().find(|controller| controller.name() == name)
+        all.into_iter()
+            .find(|controller| controller.v1_name() == name)
     }
 }
 
@@ -124,6 +140,7 @@ mod tests {
 22 1 0:21 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 23 22 0:22 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
 24 22 0:23 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+28 22 0:28 / /sys/fs/cgroup/blkio rw,relatime - cgroup cgroup rw,blkio
 25 22 0:24 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd
 26 22 0:25 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 27 22 0:25 /inner /elsewhere rw,relatime - cgroup2 cgroup2 rw
@@ -140,6 +157,8 @@ mod tests {
         let cpu = Path::new("/sys/fs/cgroup/cpu,cpuacct");
         assert_eq!(hybrid.v1[&Controller::Cpu], cpu);
         assert_eq!(hybrid.v1[&Controller::Cpuacct], cpu);
+        let io = Path::new("/sys/fs/cgroup/blkio");
+        assert_eq!(hybrid.v1[&Controller::Io], io);
         assert!(!hybrid.v1.contains_key(&Controller::Pids));
 
         let v2 = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";

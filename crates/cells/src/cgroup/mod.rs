@@ -3,6 +3,8 @@
 mod groups;
 mod layout;
 mod settings;
+mod usage;
 
 pub use groups::{CgroupError, Cgroups, Entry};
 pub use layout::{Controller, Layout, Mode};
+pub use usage::Usage;

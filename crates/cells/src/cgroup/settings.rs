@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::layout::Controller;
-use crate::limits::Limits;
+use crate::limits::{IoLimit, Limits};
 
 /// One value for one file of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ fn setting(controller: Controller, file: &'static str, value: impl fmt::Display)
 
 /// In the order in which they have to be written.
 pub(super) fn v2(limits: &Limits) -> Vec<Setting> {
-    use Controller::{Cpu, Cpuset, Memory, Pids};
+    use Controller::{Cpu, Cpuset, Io, Memory, Pids};
     let mut settings = Vec::new();
     if let Some(shares) = limits.cpu_shares {
         settings.push(setting(Cpu, "cpu.weight", shares.weight()));
@@ -52,12 +52,32 @@ pub(super) fn v2(limits: &Limits) -> Vec<Setting> {
     if let Some(pids) = limits.pids {
         settings.push(setting(Pids, "pids.max", pids));
     }
+    for limit in &limits.io {
+        settings.push(setting(Io, "io.max", io_max(limit)));
+    }
     settings
+}
+
+/// A device and its limits on one line, as `8:0 rbps=1048576 wiops=50`.
+fn io_max(limit: &IoLimit) -> String {
+    let rates = limit.rates();
+    let mut line = limit.device().to_string();
+    for (name, rate) in [
+        ("rbps", rates.read_bytes),
+        ("wbps", rates.write_bytes),
+        ("riops", rates.read_operations),
+        ("wiops", rates.write_operations),
+    ] {
+        if let Some(rate) = rate {
+            line += &format!(" {name}={rate}");
+        }
+    }
+    line
 }
 
 /// The same in v1, or the limit that v1 does not know.
 pub(super) fn v1(limits: &Limits) -> Result<Vec<Setting>, &'static str> {
-    use Controller::{Cpu, Cpuset, Memory, Pids};
+    use Controller::{Cpu, Cpuset, Io, Memory, Pids};
     let mut settings = Vec::new();
     if let Some(shares) = limits.cpu_shares {
         settings.push(setting(Cpu, "cpu.shares", shares.shares()));
@@ -87,17 +107,45 @@ pub(super) fn v1(limits: &Limits) -> Result<Vec<Setting>, &'static str> {
     if let Some(pids) = limits.pids {
         settings.push(setting(Pids, "pids.max", pids));
     }
+    for limit in &limits.io {
+        let rates = limit.rates();
+        for (file, rate) in [
+            ("blkio.throttle.read_bps_device", rates.read_bytes),
+            ("blkio.throttle.write_bps_device", rates.write_bytes),
+            ("blkio.throttle.read_iops_device", rates.read_operations),
+            ("blkio.throttle.write_iops_device", rates.write_operations),
+        ] {
+            if let Some(rate) = rate {
+                settings.push(setting(Io, file, format!("{} {rate}", limit.device())));
+            }
+        }
+    }
     Ok(settings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{CpuMax, CpuShares, MemoryLimits};
+    use crate::limits::{CpuMax, CpuShares, Device, IoLimits, IoRates, MemoryLimits};
+
+    fn io(minor: u32, rates: IoRates) -> IoLimit {
+        IoLimit::new(Device::new(8, minor).unwrap(), rates).unwrap()
+    }
 
     #[test]
     fn the_same_limits_in_both_versions() {
+        let all = IoRates {
+            read_bytes: Some(1),
+            write_bytes: Some(2),
+            read_operations: Some(3),
+            write_operations: Some(4),
+        };
+        let one = IoRates {
+            write_bytes: Some(5),
+            ..IoRates::default()
+        };
         let limits = Limits {
+            io: IoLimits::new(vec![io(0, all), io(16, one)]).unwrap(),
             cpu_shares: CpuShares::new(1024).unwrap(),
             cpu_max: CpuMax::new(50_000, None).unwrap(),
             memory: MemoryLimits {
@@ -117,7 +165,9 @@ mod tests {
                 "cpu.weight=39",
                 "cpu.max=50000 100000",
                 "memory.max=1048576",
-                "pids.max=9"
+                "pids.max=9",
+                "io.max=8:0 rbps=1 wbps=2 riops=3 wiops=4",
+                "io.max=8:16 wbps=5",
             ]
         );
         assert_eq!(
@@ -128,6 +178,11 @@ mod tests {
                 "cpu.cfs_quota_us=50000",
                 "memory.limit_in_bytes=1048576",
                 "pids.max=9",
+                "blkio.throttle.read_bps_device=8:0 1",
+                "blkio.throttle.write_bps_device=8:0 2",
+                "blkio.throttle.read_iops_device=8:0 3",
+                "blkio.throttle.write_iops_device=8:0 4",
+                "blkio.throttle.write_bps_device=8:16 5",
             ]
         );
     }

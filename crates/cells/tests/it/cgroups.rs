@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use mainstay_cells::cgroup::{CgroupError, Cgroups, Controller, Layout};
-use mainstay_cells::{CpuMax, CpuShares, Limits, MemoryLimits};
+use mainstay_cells::{CpuMax, CpuShares, Device, IoLimit, IoLimits, IoRates, Limits, MemoryLimits};
 
 /// Goes with everything in it, whatever becomes of the test.
 struct TestGroups {
@@ -123,6 +123,57 @@ fn a_group_has_its_limits_and_leaves_nothing_behind() {
         for tree in test.trees() {
             assert!(!tree.join(&test.root).join("a").exists());
         }
+    });
+}
+
+/// Some disk of this machine.
+fn disk() -> Device {
+    let mut disks = fs::read_dir("/sys/dev/block").unwrap();
+    let any = disks.next().expect("a block device").unwrap();
+    Device::find(any.file_name().to_str().unwrap()).unwrap()
+}
+
+#[test]
+fn a_group_has_its_limits_of_io() {
+    on_every_kind("io", |test| {
+        let device = disk();
+        let rates = IoRates {
+            read_bytes: Some(1 << 20),
+            write_operations: Some(77),
+            ..IoRates::default()
+        };
+        let limit = IoLimit::new(device, rates).unwrap();
+        let limits = Limits {
+            io: IoLimits::new(vec![limit]).unwrap(),
+            ..Limits::default()
+        };
+        test.groups.create("a", &limits).unwrap();
+        let value = |v1: &str| test.value(Controller::Io, "a", v1, "io.max");
+        let v2 = format!("{device} rbps=1048576 wbps=max riops=max wiops=77");
+        let read = value("blkio.throttle.read_bps_device");
+        assert!(read == format!("{device} 1048576") || read == v2, "{read}");
+        let write = value("blkio.throttle.write_iops_device");
+        assert!(write == format!("{device} 77") || write == v2, "{write}");
+        test.groups.remove("a").unwrap();
+    });
+}
+
+#[test]
+fn a_limit_of_a_device_that_is_gone_leaves_no_group() {
+    on_every_kind("no-device", |test| {
+        let device = Device::new(4095, 0).unwrap();
+        let rates = IoRates {
+            read_bytes: Some(1),
+            ..IoRates::default()
+        };
+        let limit = IoLimit::new(device, rates).unwrap();
+        let limits = Limits {
+            io: IoLimits::new(vec![limit]).unwrap(),
+            ..Limits::default()
+        };
+        let error = test.groups.create("a", &limits).unwrap_err();
+        assert!(error.to_string().contains("4095:0"), "{error}");
+        assert!(!test.groups.exists("a"));
     });
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
-use std::num::{NonZeroU16, NonZeroUsize};
+use std::num::{NonZeroU16, NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::values::{
-    ByteSize, CertificateName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial, SocketPath,
-    Span,
+    ByteSize, CertificateName, CgroupName, LogLevel, PeerAddress, PeerName, PodsAddress, Serial,
+    SocketPath, Span,
 };
 
 #[derive(Debug, Deserialize)]
@@ -31,6 +31,7 @@ pub struct ConfigFile {
     pub(super) fleet: Fleet,
     pub(super) peers: BTreeMap<PeerName, PeerAddress>,
     pub(super) containers: Containers,
+    pub(super) cells: Cells,
     pub(super) compatibility: Compatibility,
 }
 
@@ -89,6 +90,18 @@ pub(super) struct Compatibility {
     pub(super) aurae: bool,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Cells {
+    /// One that no other node on this machine uses, if not said otherwise.
+    pub(super) cgroup: Option<CgroupName>,
+    pub(super) stop_grace: Span,
+    pub(super) log_file_size: ByteSize,
+    pub(super) log_total_size: ByteSize,
+    pub(super) first_user: u32,
+    pub(super) users: NonZeroU32,
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
@@ -104,6 +117,7 @@ impl Default for ConfigFile {
             fleet: Fleet::default(),
             peers: BTreeMap::new(),
             containers: Containers::default(),
+            cells: Cells::default(),
             compatibility: Compatibility::default(),
         }
     }
@@ -158,6 +172,20 @@ impl Default for Containers {
             // Less than clients wait by default, so that they hear who did not answer.
             timeout: Span(Duration::from_secs(8)),
             namespaces: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Cells {
+    fn default() -> Self {
+        Self {
+            cgroup: None,
+            stop_grace: Span(Duration::from_secs(10)),
+            log_file_size: ByteSize(64 << 20),
+            log_total_size: ByteSize(2 << 30),
+            // Above what distributions hand out by themselves.
+            first_user: 2_000_000_000,
+            users: NonZeroU32::new(65_536).unwrap_or(NonZeroU32::MIN),
         }
     }
 }
@@ -240,6 +268,9 @@ mod tests {
             ("[peers]\n'n 1' = 'a'", 2, "n 1"),
             ("[containers]\ncri = 'crio.sock'", 2, "crio.sock"),
             ("[containers.namespaces]\nsystem = 7", 2, "7"),
+            ("[cells]\ncgroup = '../x'", 2, "../x"),
+            ("[cells]\nusers = 0", 2, "zero"),
+            ("[cells]\nstop_grace = 'never'", 2, "never"),
             ("[compatibility]\naurae = 'yes'", 2, "yes"),
             ("state = 7", 1, "7"),
         ] {

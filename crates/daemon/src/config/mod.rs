@@ -80,6 +80,20 @@ pub struct Config {
     pub fleet: Fleet,
     /// The container runtimes of others.
     pub containers: Sockets,
+    pub cells: Cells,
+}
+
+/// How this node runs executables in cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cells {
+    /// The control group below which all cells are.
+    pub cgroup: String,
+    /// How long an executable has to end when it is stopped.
+    pub stop_grace: Duration,
+    /// How much is kept of the output of each executable.
+    pub logs: LogLimits,
+    /// Which users of the host stand for those of a cell with its own, and how many.
+    pub users: (u32, u32),
 }
 
 /// How this node speaks with others.
@@ -117,6 +131,7 @@ impl Config {
             Some(state) => state,
             None => default_state()?,
         };
+        let cells = cells(file.cells, &state);
         let mut names = file.names;
         names.extend(overrides.names.iter().cloned());
         if file.compatibility.aurae {
@@ -160,6 +175,7 @@ impl Config {
                     .collect(),
             },
             containers: sockets(file.containers),
+            cells,
         })
     }
 }
@@ -177,6 +193,31 @@ fn sockets(file: file::Containers) -> Sockets {
         namespaces: namespaces.map(|(name, socket)| (name, socket.0)).collect(),
         timeout: file.timeout.0,
     }
+}
+
+fn cells(file: file::Cells, state: &Path) -> Cells {
+    let cgroup = file
+        .cgroup
+        .map_or_else(|| default_cgroup(state), |name| name.0);
+    Cells {
+        cgroup,
+        stop_grace: file.stop_grace.0,
+        logs: LogLimits {
+            file_bytes: file.log_file_size.0,
+            total_bytes: file.log_total_size.0,
+        },
+        users: (file.first_user, file.users.get()),
+    }
+}
+
+/// Two nodes on one machine have two states, and must not share control groups.
+fn default_cgroup(state: &Path) -> String {
+    if state == Path::new(DEFAULT_STATE) {
+        return "mainstay".to_owned();
+    }
+    let path = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
+    let digest = mainstay_cells::digest(path.as_os_str().as_encoded_bytes());
+    format!("mainstay-{digest:016x}")
 }
 
 /// `/var/lib/mainstay` for root, `$XDG_STATE_HOME/mainstay` for anybody else.

@@ -269,6 +269,28 @@ read_from_text!(
     PeerAddress
 );
 
+/// The path of a control group below the root of each tree, of our own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct CgroupName(pub String);
+
+impl TryFrom<String> for CgroupName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let may = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let part = |part: &str| !part.is_empty() && part.chars().all(may) && !part.starts_with('.');
+        if text.len() <= 200 && text.split('/').all(part) {
+            Ok(Self(text))
+        } else {
+            let shown: String = text.chars().take(80).collect();
+            Err(format!(
+                "{shown:?} is not the path of a control group; write mainstay or system/mainstay"
+            ))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

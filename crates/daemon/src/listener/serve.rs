@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use mainstay_cells::Cells;
 use mainstay_identity::tls::explain_to_node;
 use mainstay_identity::{Caller, Via};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +47,8 @@ pub struct Door {
     pub abort: CancellationToken,
     /// The user that runs the daemon, who is its administrator beside root.
     own_uid: u32,
+    /// Whose processes have no business here.
+    cells: Cells,
     refusals: Arc<Refusals>,
 }
 
@@ -96,7 +100,12 @@ impl Accept {
 }
 
 impl Door {
-    pub fn new(gate: Gate, connections: Arc<Connections>, stop: CancellationToken) -> Self {
+    pub fn new(
+        gate: Gate,
+        connections: Arc<Connections>,
+        cells: Cells,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             gate: Arc::new(gate),
             connections,
@@ -104,6 +113,7 @@ impl Door {
             stop,
             abort: CancellationToken::new(),
             own_uid: rustix::process::geteuid().as_raw(),
+            cells,
             refusals: Arc::default(),
         }
     }
@@ -129,17 +139,33 @@ impl Door {
     }
 
     fn admit_unix(&self, stream: UnixStream) {
-        let uid = match stream.peer_cred() {
-            Ok(credentials) => credentials.uid(),
+        let peer = match stream.peer_cred() {
+            Ok(credentials) => credentials,
             Err(error) => {
                 warn!(%error, "the user behind a local connection is unknown; refused");
                 return;
             }
         };
-        if let Some(ticket) = self.connections.admit(Client::User(uid)) {
-            let caller = Caller::from_uid(uid, self.own_uid);
-            let connection = Connection::new(caller, "unix".to_owned(), ticket);
-            self.tracker.spawn(self.clone().serve(stream, connection));
+        if let Some(ticket) = self.connections.admit(Client::User(peer.uid())) {
+            let door = self.clone();
+            self.tracker.spawn(async move {
+                let caller = door.local_caller(peer).await;
+                let connection = Connection::new(caller, "unix".to_owned(), ticket);
+                door.serve(stream, connection).await;
+            });
+        }
+    }
+
+    /// The kernel's word on who is at the other end of the local socket.
+    async fn local_caller(&self, peer: UCred) -> Caller {
+        let cells = self.cells.clone();
+        // Without a number it is in none of our namespaces, and so in no cell.
+        let pid = peer.pid().filter(|pid| *pid != 0);
+        let inside = tokio::task::spawn_blocking(move || pid.is_some_and(|pid| cells.owns(pid)));
+        if inside.await.unwrap_or(true) {
+            Caller::inside_cell(peer.uid())
+        } else {
+            Caller::from_uid(peer.uid(), self.own_uid)
         }
     }
 

@@ -4,13 +4,14 @@ use futures_util::TryStreamExt;
 use mainstay_api::aurae::observe::v0::observe_service_server::ObserveService;
 use mainstay_api::aurae::observe::v0::{
     GetAuraeDaemonLogStreamRequest, GetAuraeDaemonLogStreamResponse, GetSubProcessStreamRequest,
-    GetSubProcessStreamResponse, LogItem,
+    GetSubProcessStreamResponse, LogChannelType, LogItem,
 };
 use mainstay_api::observe;
+use mainstay_journal::Stream;
 use tonic::{Request, Response, Status};
 
-use super::observe::Observe;
-use super::{Answers, not_served};
+use super::Answers;
+use super::observe::{Observe, bad_channel};
 
 #[tonic::async_trait]
 impl ObserveService for Observe {
@@ -30,11 +31,25 @@ impl ObserveService for Observe {
 
     async fn get_sub_process_stream(
         &self,
-        _: Request<GetSubProcessStreamRequest>,
+        request: Request<GetSubProcessStreamRequest>,
     ) -> Result<Response<Self::GetSubProcessStreamStream>, Status> {
-        Err(not_served(
-            "aurae.observe.v0.ObserveService/GetSubProcessStream",
-        ))
+        let request = request.into_inner();
+        let channel = match LogChannelType::try_from(request.channel_type) {
+            Ok(LogChannelType::Stdout) => Stream::Stdout,
+            Ok(LogChannelType::Stderr) => Stream::Stderr,
+            Ok(LogChannelType::Unspecified) | Err(_) => {
+                return Err(bad_channel(
+                    request.channel_type,
+                    "1 is stdout, 2 is stderr",
+                ));
+            }
+        };
+        let pid = i64::from(request.process_id);
+        let lines = self.process_output(pid, channel).await?;
+        let wrapped = lines.map_ok(|item| GetSubProcessStreamResponse {
+            item: Some(later(item)),
+        });
+        Ok(Response::new(Box::pin(wrapped)))
     }
 }
 

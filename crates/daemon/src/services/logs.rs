@@ -7,11 +7,10 @@ use mainstay_api::common::{Data, Metadata};
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::observe::LogItem;
 use mainstay_containers::{ContainerError, Driver, Instance, LogFile};
-use mainstay_journal::Timestamp;
-use mainstay_journal::{LogChunk, LogError, LogQuery, LogStream};
+use mainstay_journal::{LogChunk, LogError, LogQuery, LogStream, Record, Timestamp};
 use tonic::Status;
 
-use super::{Answers, containers, shown};
+use super::{Answers, cell_logs, containers, shown};
 use crate::node::Node;
 
 /// The namespace of the node's own services.
@@ -26,6 +25,10 @@ pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<
         return Err(Status::invalid_argument(
             "no log is named; set id, such as \"mainstay\"",
         ));
+    }
+    if request.namespace == cell_logs::NAMESPACE {
+        let lines = cell_logs::read(node, &request, query).await?;
+        return Ok(Box::pin(stream::try_unfold(lines, next_data)));
     }
     let lines = match node.logs.read(&request.id, query).await {
         Ok(_) if request.previous => {
@@ -75,7 +78,7 @@ async fn of_container(
     lines.map_err(|error| file_status(&request.id, &file, &error))
 }
 
-fn not_registered(id: &str) -> Status {
+pub(super) fn not_registered(id: &str) -> Status {
     Status::not_found(format!("log {:?} was not registered", shown(id)))
 }
 
@@ -154,7 +157,7 @@ pub(super) fn items(
         let (mut lines, mut unfinished) = state?;
         match lines.next().await {
             Ok(Some(chunk)) => {
-                let items = items_of(&chunk, channel, &mut unfinished);
+                let items = items_of(&chunk, channel, |_| true, &mut unfinished);
                 Some((items, Some((lines, unfinished))))
             }
             Ok(None) => None,
@@ -164,9 +167,10 @@ pub(super) fn items(
     .flat_map(stream::iter)
 }
 
-fn items_of(
+pub(super) fn items_of(
     chunk: &LogChunk,
     channel: &str,
+    wanted: impl Fn(&Record<'_>) -> bool,
     unfinished: &mut Vec<u8>,
 ) -> Vec<Result<LogItem, Status>> {
     let item = |line: String, time: Option<Timestamp>| LogItem {
@@ -178,7 +182,7 @@ fn items_of(
     if chunk.missed() {
         items.push(Ok(item(format!("({MISSED})"), Some(Timestamp::now()))));
     }
-    for record in chunk.records() {
+    for record in chunk.records().filter(|record| wanted(record)) {
         unfinished.extend_from_slice(record.text);
         if record.partial && unfinished.len() < MOST_LINE_BYTES {
             continue;

@@ -6,6 +6,8 @@
 mod aurae_cells;
 mod aurae_observe;
 mod auth;
+mod cell_logs;
+mod cell_status;
 mod cells;
 mod containers;
 mod copy;
@@ -140,7 +142,7 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
         })+};
     }
     add! {
-        api::aurae::cells::v0::cell_service_server::CellServiceServer => cells::Cells,
+        api::aurae::cells::v0::cell_service_server::CellServiceServer => cells::Cells::new(node),
         api::aurae::discovery::v0::discovery_service_server::DiscoveryServiceServer =>
             discovery::Discovery::new(node, &health),
         api::aurae::observe::v0::observe_service_server::ObserveServiceServer =>
@@ -148,7 +150,7 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
         api::machine::machine_service_server::MachineServiceServer => machine::Machine::new(node),
         api::observe::observe_server::ObserveServer => observe::Observe::new(node),
         api::os::os_service_server::OsServiceServer => os::Os::new(node),
-        api::runtime::cell_service_server::CellServiceServer => cells::Cells,
+        api::runtime::cell_service_server::CellServiceServer => cells::Cells::new(node),
         api::runtime::instances_server::InstancesServer => runtime::Empty,
         api::runtime::pods_server::PodsServer => runtime::Empty,
         api::runtime::spawn_server::SpawnServer => runtime::Empty,

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use mainstay_api::observe::{
-    GetAuraeDaemonLogStreamRequest, GetSubProcessStreamRequest, LogItem, observe_server,
+    GetAuraeDaemonLogStreamRequest, GetSubProcessStreamRequest, LogChannelType, LogItem,
+    observe_server,
 };
-use mainstay_journal::LogQuery;
+use mainstay_journal::{LogQuery, Stream};
 use tonic::{Request, Response, Status};
 
-use super::{Answers, logs, not_served};
+use super::{Answers, cell_logs, logs};
 use crate::log::DAEMON_LOG;
 use crate::node::Node;
 
@@ -38,6 +39,19 @@ impl Observe {
         let lines = lines.map_err(|error| logs::status(&error))?;
         Ok(Box::pin(logs::items(lines, "daemon")))
     }
+
+    /// The output of a process, likewise.
+    pub(super) async fn process_output(
+        &self,
+        pid: i64,
+        channel: Stream,
+    ) -> Result<Answers<LogItem>, Status> {
+        cell_logs::of_process(&self.node, pid, channel).await
+    }
+}
+
+pub(super) fn bad_channel(number: i32, known: &str) -> Status {
+    Status::invalid_argument(format!("{number} is no output of a process; {known}"))
 }
 
 #[tonic::async_trait]
@@ -54,8 +68,20 @@ impl observe_server::Observe for Observe {
 
     async fn get_sub_process_stream(
         &self,
-        _: Request<GetSubProcessStreamRequest>,
+        request: Request<GetSubProcessStreamRequest>,
     ) -> Result<Response<Answers<LogItem>>, Status> {
-        Err(not_served("observe.Observe/GetSubProcessStream"))
+        let request = request.into_inner();
+        let channel = match LogChannelType::try_from(request.channel_type) {
+            Ok(LogChannelType::ChannelStdout) => Stream::Stdout,
+            Ok(LogChannelType::ChannelStderr) => Stream::Stderr,
+            Err(_) => {
+                return Err(bad_channel(
+                    request.channel_type,
+                    "0 is stdout, 1 is stderr",
+                ));
+            }
+        };
+        let output = self.process_output(request.process_id, channel).await;
+        output.map(Response::new)
     }
 }

@@ -16,12 +16,12 @@ use rustix::io::Errno;
 use super::error::LogError;
 use crate::lock::FileLock;
 
-pub(super) const MAX_NAME: usize = 128;
+pub(super) const MAX_NAME: usize = 160;
 
 const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
 
 pub(super) fn check_name(name: &str) -> Result<(), LogError> {
-    let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9');
+    let plain = |byte: u8| byte.is_ascii_alphanumeric();
     let valid = name.len() <= MAX_NAME
         && name.bytes().next().is_some_and(plain)
         && name

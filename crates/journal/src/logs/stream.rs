@@ -22,6 +22,8 @@ pub struct LogStream {
     /// Present while following.
     follower: Option<Follower>,
     until: Option<Timestamp>,
+    /// Nothing is waited for any more.
+    finishing: bool,
 }
 
 #[derive(Debug)]
@@ -49,7 +51,13 @@ impl LogStream {
             state: State::Idle(Box::new(reader)),
             follower,
             until,
+            finishing: false,
         }
+    }
+
+    /// Says that whoever writes the log is done: the stream ends once everything is read.
+    pub fn finish(&mut self) {
+        self.finishing = true;
     }
 
     /// The next lines, waiting for them when following. `None` at the end: of the log as it was
@@ -65,7 +73,11 @@ impl LogStream {
                     return Ok(None);
                 }
                 Step::Wait => {
-                    let woken = self.wait().await;
+                    let woken = if self.finishing {
+                        Woken::NothingMoreToCome
+                    } else {
+                        self.wait().await
+                    };
                     if let (Woken::NothingMoreToCome, State::Idle(reader)) =
                         (woken, &mut self.state)
                     {

@@ -150,6 +150,11 @@ impl LogWriter {
         })
     }
 
+    /// The time of the newest line, those that wait to be flushed included.
+    pub fn last_time(&self) -> Option<Timestamp> {
+        self.last_time
+    }
+
     /// Changes the limits, at once.
     pub fn set_limits(&mut self, limits: LogLimits) {
         self.limits = limits;

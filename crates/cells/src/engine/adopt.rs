@@ -1,0 +1,130 @@
+//! Finding again what is there: cells of a daemon that stopped, was killed or was replaced, and
+//! of a machine that was restarted.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::Inner;
+use super::cell::{Cell, Phase, Shim};
+use super::places::{remove_directory, shim_group};
+use crate::cgroup::CgroupError;
+use crate::name::ExecutableName;
+use crate::record::{self, CellRecord, ExecutableRecord, TEMPORARY};
+
+pub(super) fn adopt(inner: &Inner) -> io::Result<()> {
+    adopt_cells(inner)?;
+    adopt_executables(inner)?;
+    sweep_logs(inner)?;
+    let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
+    for cell in cells {
+        adopt_processes(inner, &cell);
+    }
+    inner.remove_roots();
+    Ok(())
+}
+
+fn adopt_cells(inner: &Inner) -> io::Result<()> {
+    for entry in inner.places.cells.read_dir()? {
+        let path = entry?.path();
+        let record = match record::read::<CellRecord>(&path.join("cell.json")) {
+            Ok(record) if inner.places.of_cell(&record.name) == path => record,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Made by a daemon that died before there was a cell.
+                remove_directory(&path)?;
+                continue;
+            }
+            Ok(_) | Err(_) => {
+                tracing::error!(path = %path.display(), "not the record of a cell; left alone");
+                continue;
+            }
+        };
+        let name = record.name.clone();
+        let cell = Cell::new(record, inner.next_serial(), Phase::There);
+        cell.state().told = inner.read_told(&name);
+        inner.cells().insert(name, Arc::new(cell));
+    }
+    // In the order of their names, so that what others are nested in comes first.
+    let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
+    for cell in cells {
+        let Ok(groups) = inner.cgroups() else {
+            return Ok(());
+        };
+        match groups.create(cell.name().as_str(), &cell.record.spec.limits) {
+            Ok(()) => {
+                tracing::info!(cell = %cell.name(), "the control group of a cell is made anew")
+            }
+            Err(CgroupError::Exists { .. }) => {}
+            Err(error) => {
+                tracing::error!(cell = %cell.name(), %error, "a cell has no control group")
+            }
+        }
+    }
+    Ok(())
+}
+
+fn adopt_executables(inner: &Inner) -> io::Result<()> {
+    for entry in inner.places.executables.read_dir()? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(TEMPORARY) {
+            // Perhaps being written this very moment by a shim: then it cannot be renamed, and
+            // is tried again.
+            fs::remove_file(&path)?;
+            continue;
+        }
+        let record = match record::read::<ExecutableRecord>(&path) {
+            Ok(record) => record,
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "not a record; left alone");
+                continue;
+            }
+        };
+        let cell = inner.cells().get(&record.cell).cloned();
+        match cell {
+            Some(cell) => cell.take(record),
+            // Its cell was being freed.
+            None => fs::remove_file(&path)?,
+        }
+    }
+    Ok(())
+}
+
+/// Logs whose cell is gone.
+fn sweep_logs(inner: &Inner) -> io::Result<()> {
+    let keys: BTreeSet<String> = inner.cells().keys().map(|name| name.key()).collect();
+    for entry in inner.places.logs.read_dir()? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let key = name.to_str().and_then(|name| name.split_once('_'));
+        if key.is_some_and(|(key, _)| !keys.contains(key)) {
+            remove_directory(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn adopt_processes(inner: &Inner, cell: &Cell) {
+    let Ok(groups) = inner.cgroups() else {
+        return;
+    };
+    let pids = groups
+        .processes(&shim_group(cell.name()))
+        .unwrap_or_default();
+    let shim = pids.first().and_then(|pid| {
+        let pidfd = pidfd_open(*pid, PidfdFlags::empty()).ok()?;
+        Some(Shim { pid: *pid, pidfd })
+    });
+    match shim {
+        Some(shim) => inner.adopt_shim(cell, shim),
+        None => inner.bury_executables(cell),
+    }
+    let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
+    for name in names {
+        inner.tell(cell, &name);
+        inner.remove_group(cell, &name);
+    }
+}

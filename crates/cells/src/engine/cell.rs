@@ -1,0 +1,98 @@
+//! One cell as the daemon knows it.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::Pid;
+use tokio::sync::Notify;
+
+use crate::name::{CellName, ExecutableName};
+use crate::record::{CellRecord, ExecutableRecord};
+
+#[derive(Debug)]
+pub(super) struct Cell {
+    pub(super) record: CellRecord,
+    /// Tells one cell from an earlier one of the same name.
+    pub(super) serial: u64,
+    /// Whoever makes, starts something in, or frees the cell.
+    pub(super) order: Arc<tokio::sync::Mutex<()>>,
+    state: Mutex<State>,
+    /// An executable has started or ended.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) shim: Option<Shim>,
+    pub(super) executables: BTreeMap<ExecutableName, ExecutableRecord>,
+    /// What of its executables has been told as events.
+    pub(super) told: BTreeMap<ExecutableName, Told>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not there yet.
+    Making,
+    There,
+    /// There no more for anybody who comes now.
+    Freeing,
+    Gone,
+}
+
+/// The first process of the cell.
+#[derive(Debug)]
+pub(super) struct Shim {
+    pub(super) pid: Pid,
+    pub(super) pidfd: OwnedFd,
+}
+
+/// How far the life of an executable has been told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Told {
+    pub(super) runs: u64,
+    pub(super) ended: bool,
+}
+
+impl Cell {
+    pub(super) fn new(record: CellRecord, serial: u64, phase: Phase) -> Self {
+        Self {
+            record,
+            serial,
+            order: Arc::default(),
+            state: Mutex::new(State {
+                phase,
+                shim: None,
+                executables: BTreeMap::new(),
+                told: BTreeMap::new(),
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &CellName {
+        &self.record.name
+    }
+
+    /// Held for moments only, never over anything that waits.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.state().phase == Phase::There
+    }
+
+    /// Takes over what the shim has written; what is older than what is known changes nothing.
+    pub(super) fn take(&self, record: ExecutableRecord) {
+        let mut state = self.state();
+        let known = state.executables.get(&record.name);
+        let age = |record: &ExecutableRecord| (record.runs, record.run.end.is_some());
+        if known.is_none_or(|known| age(known) < age(&record)) {
+            state.executables.insert(record.name.clone(), record);
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+}

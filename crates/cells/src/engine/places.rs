@@ -1,0 +1,116 @@
+//! Where everything of cells is: on disk and among the control groups.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::name::{CellName, ExecutableName};
+
+/// No label of a cell begins with it.
+const OWN: &str = "_";
+const SHIMS: &str = "_shims";
+
+/// The directories of cells, all root's alone.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// A directory for each cell: its record and the socket of its shim.
+    pub(super) cells: PathBuf,
+    /// A record for each executable.
+    pub(super) executables: PathBuf,
+    /// A log for each executable.
+    pub(super) logs: PathBuf,
+    /// Always empty: what cells see instead of the daemon's state.
+    pub(super) cover: PathBuf,
+}
+
+impl Places {
+    pub(super) fn make(root: &Path) -> io::Result<Self> {
+        let places = Self {
+            cells: root.join("cells"),
+            executables: root.join("executables"),
+            logs: root.join("logs"),
+            cover: root.join("cover"),
+        };
+        for path in [
+            &places.cells,
+            &places.executables,
+            &places.logs,
+            &places.cover,
+        ] {
+            make_directory(path)?;
+        }
+        Ok(places)
+    }
+
+    pub(super) fn of_cell(&self, cell: &CellName) -> PathBuf {
+        self.cells.join(cell.key())
+    }
+
+    pub(super) fn record(&self, cell: &CellName) -> PathBuf {
+        self.of_cell(cell).join("cell.json")
+    }
+
+    pub(super) fn told(&self, cell: &CellName) -> PathBuf {
+        self.of_cell(cell).join("told.json")
+    }
+
+    pub(super) fn executable(&self, cell: &CellName, name: &ExecutableName) -> PathBuf {
+        self.executables.join(format!("{}.json", name.key(cell)))
+    }
+
+    /// Waits for the daemon of now and of later.
+    pub(super) fn listen(&self, cell: &CellName) -> io::Result<UnixListener> {
+        let directory = open_directory(&self.of_cell(cell))?;
+        let path = control(&directory);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        UnixListener::bind(path)
+    }
+
+    pub(super) fn connect(&self, cell: &CellName) -> io::Result<UnixStream> {
+        let directory = open_directory(&self.of_cell(cell))?;
+        UnixStream::connect(control(&directory))
+    }
+}
+
+/// Through its directory's descriptor: the path of a socket is 108 bytes at most.
+fn control(directory: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/control", directory.as_raw_fd()))
+}
+
+pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Removes a directory with all that is in it; one that is gone already is fine.
+pub(super) fn remove_directory(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The control group of a cell's first process: not within the cell's own, whose limits are for
+/// what it runs.
+pub(super) fn shim_group(cell: &CellName) -> String {
+    format!("{SHIMS}/{}", cell.key())
+}
+
+pub(super) const SHIM_GROUPS: &str = SHIMS;
+
+/// The control group of one executable and all it starts.
+pub(super) fn executable_group(cell: &CellName, name: &ExecutableName) -> String {
+    format!("{cell}/{OWN}{name}")
+}

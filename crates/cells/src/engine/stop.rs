@@ -1,0 +1,167 @@
+//! Ending executables: asked first, killed when their time is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use tokio::time::timeout;
+
+use super::cell::Cell;
+use super::error::CellError;
+use super::places::executable_group;
+use super::{Inner, blocking, lock};
+use crate::cgroup::CgroupError;
+use crate::name::{CellName, ExecutableName};
+use crate::sys;
+
+/// A killed process ends at once, unless the kernel waits for something, such as a dead disk.
+pub(super) const LONGEST_END: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StopHow {
+    /// What it is asked with; SIGTERM if nothing else is said.
+    pub signal: Option<Signal>,
+    /// How long it has to end; as the node is set up if not said.
+    pub grace: Option<Duration>,
+}
+
+pub(super) async fn stop(
+    inner: Arc<Inner>,
+    name: CellName,
+    executable: Option<ExecutableName>,
+    how: StopHow,
+) -> Result<(), CellError> {
+    let cell = inner.find(&name)?;
+    let executables: Vec<ExecutableName> = match executable {
+        Some(one) if cell.state().executables.contains_key(&one) => vec![one],
+        Some(executable) => {
+            return Err(CellError::NoSuchExecutable {
+                cell: name,
+                executable,
+            });
+        }
+        None => cell.state().executables.keys().cloned().collect(),
+    };
+    let mut stopping = tokio::task::JoinSet::new();
+    for executable in executables {
+        let (inner, cell) = (Arc::clone(&inner), Arc::clone(&cell));
+        stopping.spawn(async move { stop_one(&inner, &cell, executable, how).await });
+    }
+    let mut done = Ok(());
+    while let Some(stopped) = stopping.join_next().await {
+        let interrupted = |_| CellError::Interrupted { cell: name.clone() };
+        done = done.and(stopped.map_err(interrupted).and_then(|stopped| stopped));
+    }
+    done
+}
+
+async fn stop_one(
+    inner: &Arc<Inner>,
+    cell: &Arc<Cell>,
+    executable: ExecutableName,
+    how: StopHow,
+) -> Result<(), CellError> {
+    let group = executable_group(cell.name(), &executable);
+    if inner.members(cell.name(), &group).await?.is_empty() && has_ended(cell, &executable) {
+        return Ok(());
+    }
+    let signal = how.signal.unwrap_or(Signal::TERM);
+    let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
+    inner
+        .with_groups(cell.name(), &group, move |groups, group| {
+            groups.signal(group, signal)
+        })
+        .await?;
+    if timeout(grace, inner.until_empty(cell.name(), &group))
+        .await
+        .is_err()
+    {
+        inner
+            .with_groups(cell.name(), &group, |groups, group| groups.kill(group))
+            .await?;
+        inner
+            .until_gone(cell.name(), &group, executable.as_str())
+            .await?;
+    }
+    // Its last words and its exit code are on their way.
+    let noted = timeout(LONGEST_END, until_ended(cell, &executable)).await;
+    noted.map_err(|_| CellError::Unkillable {
+        cell: cell.name().clone(),
+        what: executable.to_string(),
+    })
+}
+
+fn has_ended(cell: &Cell, executable: &ExecutableName) -> bool {
+    let state = cell.state();
+    let record = state.executables.get(executable);
+    record.is_none_or(|record| !record.run.is_running())
+}
+
+/// Waits until the executable that runs now, if one does, has ended and it is known how.
+pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName) {
+    loop {
+        // Before looking, so that no change in between is missed.
+        let changed = cell.changed.notified();
+        if has_ended(cell, executable) {
+            return;
+        }
+        changed.await;
+    }
+}
+
+impl Inner {
+    async fn members(
+        self: &Arc<Self>,
+        cell: &CellName,
+        group: &str,
+    ) -> Result<Vec<Pid>, CellError> {
+        self.with_groups(cell, group, |groups, group| groups.processes(group))
+            .await
+    }
+
+    pub(super) async fn with_groups<T: Send + 'static>(
+        self: &Arc<Self>,
+        cell: &CellName,
+        group: &str,
+        work: impl FnOnce(&crate::cgroup::Cgroups, &str) -> Result<T, CgroupError> + Send + 'static,
+    ) -> Result<T, CellError> {
+        let (inner, group) = (Arc::clone(self), group.to_owned());
+        blocking(cell, move || {
+            work(inner.cgroups()?, &group).map_err(CellError::Cgroup)
+        })
+        .await
+    }
+
+    /// Waits until nothing is left in a group, by the ends of its processes.
+    async fn until_empty(self: &Arc<Self>, cell: &CellName, group: &str) -> Result<(), CellError> {
+        loop {
+            let pids = self.members(cell, group).await?;
+            if pids.is_empty() {
+                return Ok(());
+            }
+            for pid in pids {
+                // One that ended in between has nothing to wait for.
+                let Ok(pidfd) = pidfd_open(pid, PidfdFlags::NONBLOCK) else {
+                    continue;
+                };
+                let _ = sys::until_ended(pidfd).await;
+            }
+        }
+    }
+
+    /// The same, for what was killed.
+    pub(super) async fn until_gone(
+        self: &Arc<Self>,
+        cell: &CellName,
+        group: &str,
+        what: &str,
+    ) -> Result<(), CellError> {
+        let empty = timeout(LONGEST_END, self.until_empty(cell, group)).await;
+        empty.unwrap_or_else(|_| {
+            Err(CellError::Unkillable {
+                cell: cell.clone(),
+                what: what.to_owned(),
+            })
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Messages between the daemon, the zygote and the shims: a length, JSON, and descriptors that go
+//! with it. All of them are root's own processes; what arrives is bounded all the same.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A command and its environment are a megabyte at most; as JSON they can be six times as long.
+const MOST_BYTES: usize = 8 << 20;
+/// More than any message carries.
+const MOST_FDS: usize = 32;
+
+pub(crate) fn send<T: Serialize>(
+    stream: impl AsFd,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let body = serde_json::to_vec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+    let mut frame = length.to_le_bytes().to_vec();
+    frame.extend_from_slice(&body);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let sent = loop {
+        let slices = [IoSlice::new(&frame)];
+        match sendmsg(&stream, &slices, &mut ancillary, SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            sent => break sent?,
+        }
+    };
+    // The descriptors have gone with the first part; the rest follows.
+    let mut rest = &frame[sent..];
+    while !rest.is_empty() {
+        match rustix::net::send(&stream, rest, SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            sent => rest = &rest[sent?..],
+        }
+    }
+    Ok(())
+}
+
+/// The next message and its descriptors, or `None` where the other side has hung up.
+pub(crate) fn receive<T: DeserializeOwned>(
+    stream: impl AsFd,
+) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut length = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        let mut slices = [IoSliceMut::new(&mut length)];
+        match recvmsg(
+            &stream,
+            &mut slices,
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
+            Err(rustix::io::Errno::INTR) => {}
+            got => break got?.bytes,
+        }
+    };
+    if got == 0 {
+        return Ok(None);
+    }
+    let mut fds = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    read_exact(&stream, &mut length[got..])?;
+    let length = usize::try_from(u32::from_le_bytes(length)).map_err(io::Error::other)?;
+    if length > MOST_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut body = vec![0; length];
+    read_exact(&stream, &mut body)?;
+    Ok(Some((serde_json::from_slice(&body)?, fds)))
+}
+
+fn read_exact(stream: impl AsFd, mut into: &mut [u8]) -> io::Result<()> {
+    while !into.is_empty() {
+        match rustix::io::read(&stream, &mut *into) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            got => into = &mut into[got?..],
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_message_arrives_with_its_descriptors() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        let text = "x".repeat(1 << 20);
+        std::thread::scope(|scope| {
+            scope.spawn(|| send(&one, &text, &[writer.as_fd(), reader.as_fd()]).unwrap());
+            let (got, fds): (String, _) = receive(&other).unwrap().unwrap();
+            assert_eq!((got.len(), fds.len()), (1 << 20, 2));
+        });
+        drop(one);
+        assert!(receive::<String>(&other).unwrap().is_none());
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for bytes in [
+            &[255, 255, 255, 255, 0][..],
+            b"\x02\0\0\0{]",
+            b"\x05\0\0\0ab",
+            b"\x01",
+        ] {
+            let (one, other) = UnixStream::pair().unwrap();
+            (&one).write_all(bytes).unwrap();
+            drop(one);
+            assert!(receive::<String>(&other).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Our own profile: what no ordinary executable needs, and what would reach beyond the cell.
+//!
+//! It is a list of what is refused, so that a program built for a later kernel works. Most of it
+//! takes capabilities that a cell does not have by default; the list also holds where they were
+//! given, and keeps bugs of the kernel's rarely used parts out of reach.
+//!
+//! Allowed on purpose: `ptrace` and its relatives, which reach only processes of the cell that have
+//! no more privileges than the caller, and which debuggers and crash reporters live on; `adjtimex`,
+//! which everybody may use to read the clock's state; `chroot` and `mknod`, which are a matter of
+//! capabilities alone.
+
+use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition};
+use syscalls::Sysno;
+
+use super::policy::{Policy, Rule};
+
+const REFUSED: [&str; 46] = [
+    // The kernel itself.
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "kexec_load",
+    "kexec_file_load",
+    "reboot",
+    "bpf",
+    "perf_event_open",
+    "syslog",
+    "acct",
+    "iopl",
+    "ioperm",
+    // The machine's clock, swap and quotas.
+    "settimeofday",
+    "clock_settime",
+    "swapon",
+    "swapoff",
+    "quotactl",
+    "quotactl_fd",
+    // Mounts, old and new.
+    "mount",
+    "umount2",
+    "pivot_root",
+    "move_mount",
+    "open_tree",
+    "open_tree_attr",
+    "fsopen",
+    "fsconfig",
+    "fsmount",
+    "fspick",
+    "mount_setattr",
+    // Other namespaces; making new ones is below.
+    "setns",
+    // Files by number instead of by path, past the directories around them.
+    "open_by_handle_at",
+    // Keys are kept by user, in no namespace.
+    "add_key",
+    "request_key",
+    "keyctl",
+    // Old or rare parts of the kernel with a history: what uses the first four falls back.
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "userfaultfd",
+    "lookup_dcookie",
+    "nfsservctl",
+    "sysfs",
+    "uselib",
+    "ustat",
+    "vhangup",
+    "vserver",
+    "_sysctl",
+];
+
+/// What `clone` takes of the flags for new namespaces: mount, cgroup, uts, ipc, user, pid, network.
+const NAMESPACES: [u64; 7] = [
+    0x0002_0000,
+    0x0200_0000,
+    0x0400_0000,
+    0x0800_0000,
+    0x1000_0000,
+    0x2000_0000,
+    0x4000_0000,
+];
+/// The time namespace, which only `unshare` and `clone3` know; in `clone` the bit is part of a
+/// signal's number.
+const TIME_NAMESPACE: u64 = 0x80;
+
+/// Put characters into a terminal as if they had been typed there: `TIOCSTI`, `TIOCLINUX`.
+const TYPE_FOR_USER: [u64; 2] = [0x5412, 0x541c];
+
+/// Sockets to the machine around a virtual one, which belong to no network namespace.
+const AF_VSOCK: u64 = 40;
+
+const EPERM: u32 = 1;
+const ENOSYS: u32 = 38;
+
+pub(super) fn policy() -> Policy {
+    let refused = SeccompAction::Errno(EPERM);
+    let mut rules: Vec<Rule> = REFUSED
+        .iter()
+        .filter_map(|name| rule(name, Vec::new(), &refused))
+        .collect();
+    for flag in NAMESPACES {
+        let given = || vec![argument(0, SeccompCmpOp::MaskedEq(flag), flag)];
+        rules.extend(rule("clone", given(), &refused));
+        rules.extend(rule("unshare", given(), &refused));
+    }
+    let time = argument(0, SeccompCmpOp::MaskedEq(TIME_NAMESPACE), TIME_NAMESPACE);
+    rules.extend(rule("unshare", vec![time], &refused));
+    // Its flags are in memory, where no program of the kernel can look; the C libraries go on with
+    // `clone` when it is not there.
+    rules.extend(rule("clone3", Vec::new(), &SeccompAction::Errno(ENOSYS)));
+    for request in TYPE_FOR_USER {
+        let given = argument(1, SeccompCmpOp::Eq, request);
+        rules.extend(rule("ioctl", vec![given], &refused));
+    }
+    let family = argument(0, SeccompCmpOp::Eq, AF_VSOCK);
+    rules.extend(rule("socket", vec![family], &refused));
+    Policy {
+        default: SeccompAction::Allow,
+        rules,
+    }
+}
+
+fn rule(
+    name: &str,
+    conditions: Vec<Option<SeccompCondition>>,
+    action: &SeccompAction,
+) -> Option<Rule> {
+    Some(Rule {
+        // Not every architecture has all of them.
+        call: name.parse::<Sysno>().ok()?.id().into(),
+        conditions: conditions.into_iter().collect::<Option<_>>()?,
+        action: action.clone(),
+    })
+}
+
+/// The kernel looks at the lower half of these arguments only, and so must a condition on them.
+fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> Option<SeccompCondition> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).ok()
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_on_the_list_is_a_call() {
+        for name in REFUSED {
+            assert!(name.parse::<Sysno>().is_ok(), "{name}");
+        }
+    }
+}

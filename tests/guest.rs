@@ -1,0 +1,67 @@
+//! On a machine whose control groups are of version 2 alone, and that is otherwise nobody's.
+
+use crate::harness::{Guest, binary, tests_of};
+
+#[test]
+fn cells_work_with_control_groups_of_version_two_alone() {
+    let guest = Guest::boot(&[("mainstay", &binary()), ("test-cells", &tests_of("cells"))]);
+    it_has_version_two_alone(&guest);
+    its_root_can_be_replaced(&guest);
+    output_comes_back_as_it_was(&guest);
+    the_tests_of_cells_pass(&guest);
+    a_node_serves(&guest);
+}
+
+fn it_has_version_two_alone(guest: &Guest) {
+    let mounts = guest.run("grep -w 'cgroup2*' /proc/mounts").ok();
+    assert!(
+        mounts.starts_with("cgroup2 /sys/fs/cgroup cgroup2 "),
+        "{mounts}"
+    );
+    assert_eq!(mounts.lines().count(), 1, "{mounts}");
+    let controllers = guest.run("cat /sys/fs/cgroup/cgroup.controllers").ok();
+    for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
+        let all = controllers.split_whitespace();
+        assert!(
+            all.into_iter().any(|one| one == controller),
+            "{controllers}"
+        );
+    }
+}
+
+fn its_root_can_be_replaced(guest: &Guest) {
+    let script = "
+        mount --make-rprivate /
+        mkdir /tmp/root
+        mount -t tmpfs tmpfs /tmp/root
+        cd /tmp/root
+        mkdir bin old
+        cp /bin/busybox bin/sh
+        pivot_root . old
+        exec sh -c 'echo /*'";
+    let seen = guest.run(&format!("unshare -m sh -e -c \"{script}\"")).ok();
+    assert_eq!(seen, "/bin /old\n");
+}
+
+fn output_comes_back_as_it_was(guest: &Guest) {
+    let answer = guest.run("seq 1 20000\nprintf 'over\\nthere' >&2\nexit 7");
+    let numbers: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+    assert!(answer.stdout == numbers, "{} bytes", answer.stdout.len());
+    assert_eq!(answer.failed(7), "over\nthere");
+}
+
+fn the_tests_of_cells_pass(guest: &Guest) {
+    let said = guest.run("test-cells --test-threads 2").ok();
+    assert!(!said.contains("running 0 tests"), "{said}");
+}
+
+fn a_node_serves(guest: &Guest) {
+    guest.start("node", "ready in", "mainstay serve --state /state");
+    let version = guest.run("mainstay version -e unix:/state/run/mainstay.sock -o json");
+    let version = version.json();
+    assert_eq!(
+        version["server"][0]["version"]["tag"],
+        version["client"]["tag"]
+    );
+    guest.stop("node", "TERM").ok();
+}

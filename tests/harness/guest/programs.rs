@@ -1,0 +1,56 @@
+//! Programs for the guest: without what only a debugger reads, with the libraries they need.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::target_dir;
+
+/// The integration tests of a crate as they were last built, beside this test binary.
+pub fn tests_of(package: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let source = format!("crates/{package}/tests/it/main.rs");
+    let built = own.parent().unwrap().read_dir().unwrap().flatten();
+    let candidates = built.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        // Beside every binary there is a list of what it was made from.
+        let made_from = || std::fs::read_to_string(path.with_extension("d")).unwrap_or_default();
+        name.starts_with("it-")
+            && path.extension().is_none()
+            && made_from()
+                .split_whitespace()
+                .any(|file| file.ends_with(&source))
+    });
+    let newest = candidates.max_by_key(|path| path.metadata().unwrap().modified().unwrap());
+    newest.unwrap_or_else(|| {
+        panic!(
+            "the tests of {package} are not in {}; run cargo build --workspace --all-targets first",
+            target_dir().display()
+        )
+    })
+}
+
+/// The program as the guest gets it: half as large or less, and so much sooner there.
+pub fn stripped(program: &Path, dir: &Path) -> Vec<u8> {
+    let copy = dir.join("stripped");
+    let status = Command::new("strip")
+        .args(["--strip-all", "-o"])
+        .args([&copy, program])
+        .status()
+        .expect("strip is missing; it comes with the linker, in binutils");
+    assert!(status.success(), "strip {}", program.display());
+    let content = std::fs::read(&copy).unwrap();
+    std::fs::remove_file(copy).unwrap();
+    content
+}
+
+/// The shared libraries of a program, and what loads them.
+pub fn libraries(program: &Path) -> BTreeSet<PathBuf> {
+    let output = Command::new("ldd").arg(program).output().unwrap();
+    // It fails for a program that needs none.
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!said.contains("not found"), "{}: {said}", program.display());
+    let words = said.split_whitespace();
+    let paths = words.filter(|word| word.starts_with('/') && !word.ends_with(':'));
+    paths.map(PathBuf::from).collect()
+}
