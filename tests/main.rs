@@ -10,6 +10,7 @@
 )]
 
 mod authorizer;
+mod cells;
 mod command_line;
 mod compatibility;
 mod containers;

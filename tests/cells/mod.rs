@@ -1,0 +1,3 @@
+//! Cells: isolated executables, on a real kernel.
+
+mod command_line;
