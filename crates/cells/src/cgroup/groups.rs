@@ -1,7 +1,7 @@
 //! Our groups: made, limited, entered, emptied and removed, below one root of our own in each tree.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -49,17 +49,8 @@ pub enum CgroupError {
 #[derive(Debug, Clone)]
 pub struct Cgroups {
     pub(super) layout: Layout,
-    mode: Mode,
-    root: PathBuf,
-}
-
-/// What a process needs to be born in a group.
-#[derive(Debug)]
-pub struct Entry {
-    /// The group itself, for `CLONE_INTO_CGROUP`; missing on machines with v1 alone.
-    pub unified: Option<File>,
-    /// Into each of these the process writes `0` before it does anything else.
-    pub procs: Vec<File>,
+    pub(super) mode: Mode,
+    pub(super) root: PathBuf,
 }
 
 impl Cgroups {
@@ -210,51 +201,6 @@ impl Cgroups {
         Ok(())
     }
 
-    /// What a process needs to be born in the group: of each tree, the innermost directory around
-    /// it that is there.
-    pub fn entry(&self, group: &str) -> Result<Entry, CgroupError> {
-        let members = self.members_tree();
-        let unified = match &self.layout.unified {
-            Some(tree) => {
-                let path = self.path_in(tree, group);
-                Some(File::open(&path).map_err(failed("open", &path))?)
-            }
-            None => None,
-        };
-        let mut procs = Vec::new();
-        let mut seen = BTreeSet::new();
-        for tree in self.layout.v1.values().filter(|tree| seen.insert(*tree)) {
-            let path = self.path_in(tree, group);
-            let own_root = tree.join(&self.root);
-            // Not the root of all: it has no limits, and every such move costs time.
-            let around = path.ancestors().take_while(|at| *at != own_root);
-            if let Some(at) = around.into_iter().find(|at| at.is_dir()) {
-                procs.push(open_procs(at)?);
-            }
-        }
-        if unified.is_none() && procs.is_empty() {
-            let path = self.path_in(&members, group);
-            return Err(failed("open", &path)(io::ErrorKind::NotFound.into()));
-        }
-        Ok(Entry { unified, procs })
-    }
-
-    /// The same for a group without limits of its own or around it.
-    pub fn members_entry(&self, group: &str) -> Result<Entry, CgroupError> {
-        let path = self.path_in(&self.members_tree(), group);
-        if self.layout.unified.is_some() {
-            let unified = Some(File::open(&path).map_err(failed("open", &path))?);
-            return Ok(Entry {
-                unified,
-                procs: Vec::new(),
-            });
-        }
-        Ok(Entry {
-            unified: None,
-            procs: vec![open_procs(&path)?],
-        })
-    }
-
     /// Makes a group that only holds others, if it is not there.
     pub fn create_outer(&self, group: &str) -> Result<(), CgroupError> {
         let path = self.path_in(&self.members_tree(), group);
@@ -269,21 +215,6 @@ impl Cgroups {
         groups
             .map(|inside| format!("{group}/{}", inside.file_name().to_string_lossy()))
             .collect()
-    }
-
-    /// What counts the kills for lack of memory in the group or around it, if anything does.
-    pub fn memory_kills(&self, group: &str) -> Option<File> {
-        let (tree, file) = match self.mode {
-            Mode::V2 => (self.layout.unified.as_ref()?, "memory.events"),
-            Mode::V1 | Mode::Hybrid => (
-                self.layout.v1.get(&Controller::Memory)?,
-                "memory.oom_control",
-            ),
-        };
-        let own_root = tree.join(&self.root);
-        let path = self.path_in(tree, group);
-        let mut around = path.ancestors().take_while(|at| *at != own_root);
-        around.find_map(|at| File::open(at.join(file)).ok())
     }
 
     /// Whether a process is in any group of ours, or may have been: one that has ended cannot be
@@ -388,13 +319,6 @@ impl Cgroups {
     pub(super) fn path_in(&self, tree: &Path, group: &str) -> PathBuf {
         tree.join(&self.root).join(group)
     }
-}
-
-fn open_procs(group: &Path) -> Result<File, CgroupError> {
-    let file = OpenOptions::new()
-        .write(true)
-        .open(group.join("cgroup.procs"));
-    file.map_err(failed("open", group))
 }
 
 /// Kills a process; what is returned tells when it has ended.
