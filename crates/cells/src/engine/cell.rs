@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use tokio::sync::Notify;
 
 use crate::name::{CellName, ExecutableName};
-use crate::record::{CellRecord, ExecutableRecord};
+use crate::record::{CellRecord, ExecutableRecord, Run};
 
 #[derive(Debug)]
 pub(super) struct Cell {
@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) executables: BTreeMap<ExecutableName, ExecutableRecord>,
     /// What of its executables has been told as events.
     pub(super) told: BTreeMap<ExecutableName, Told>,
+    /// Its records are being removed: none is taken over any more.
+    pub(super) closed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,7 @@ impl Cell {
                 shim: None,
                 executables: BTreeMap::new(),
                 told: BTreeMap::new(),
+                closed: false,
             }),
             changed: Notify::new(),
         }
@@ -84,9 +87,38 @@ impl Cell {
         self.state().phase == Phase::There
     }
 
+    /// A run of an executable, by when it was started; `None` if nothing is known of it any more.
+    pub(super) fn run(&self, executable: &ExecutableName, started: i64) -> Option<Run> {
+        let state = self.state();
+        let record = state.executables.get(executable)?;
+        record
+            .all_runs()
+            .find(|run| run.started == started)
+            .copied()
+    }
+
+    /// Waits until a run has ended and it is known how, or nothing is known of it any more.
+    pub(super) async fn until_ended(
+        &self,
+        executable: &ExecutableName,
+        started: i64,
+    ) -> Option<Run> {
+        loop {
+            // Before looking, so that no change in between is missed.
+            let changed = self.changed.notified();
+            match self.run(executable, started) {
+                Some(run) if run.is_running() => changed.await,
+                run => return run,
+            }
+        }
+    }
+
     /// Takes over what the shim has written; what is older than what is known changes nothing.
     pub(super) fn take(&self, record: ExecutableRecord) {
         let mut state = self.state();
+        if state.closed {
+            return;
+        }
         let known = state.executables.get(&record.name);
         let age = |record: &ExecutableRecord| (record.runs, record.run.end.is_some());
         if known.is_none_or(|known| age(known) < age(&record)) {

@@ -1,17 +1,15 @@
 //! Ending a cell and everything nested in it, to the last file.
 
-use std::fs;
-use std::io;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
 use super::cell::{Cell, Phase};
 use super::error::CellError;
-use super::places::{SHIM_GROUPS, executable_group, remove_directory, shim_group};
+use super::places::{SHIM_GROUPS, remove_directory, shim_group};
 use super::stop::LONGEST_END;
 use super::{CellEvent, Inner, blocking};
-use crate::name::CellName;
+use crate::name::{CellName, ExecutableName};
 use crate::record::HowEnded;
 use crate::sys;
 
@@ -30,6 +28,7 @@ pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellEr
         let mut state = cell.state();
         if state.phase == Phase::Freeing {
             state.phase = Phase::There;
+            state.closed = false;
         }
     }
     let cleaner = Arc::clone(&inner);
@@ -141,19 +140,9 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
                 how: HowEnded::Lost,
             });
         }
-        remove_file(&inner.places.executable(name, &record.name)).map_err(failed)?;
-        let log = inner.places.logs.join(record.name.key(name));
-        remove_directory(&log).map_err(failed)?;
-        debug_assert!(!groups.exists(&executable_group(name, &record.name)));
+        inner.places.forget(name, &record.name).map_err(failed)?;
     }
     remove_directory(&inner.places.of_cell(name)).map_err(failed)
-}
-
-fn remove_file(path: &std::path::Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 impl Inner {

@@ -63,6 +63,15 @@ impl Places {
         self.executables.join(format!("{}.json", name.key(cell)))
     }
 
+    /// Removes the record and the log of an executable.
+    pub(super) fn forget(&self, cell: &CellName, name: &ExecutableName) -> io::Result<()> {
+        match fs::remove_file(self.executable(cell, name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        remove_directory(&self.logs.join(name.key(cell)))
+    }
+
     /// Waits for the daemon of now and of later.
     pub(super) fn listen(&self, cell: &CellName) -> io::Result<UnixListener> {
         let directory = open_directory(&self.of_cell(cell))?;

@@ -1,5 +1,6 @@
 //! Ending executables: asked first, killed when their time is over.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::places::executable_group;
 use super::{Inner, blocking, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
+use crate::record::Run;
 use crate::sys;
 
 /// A killed process ends at once, unless the kernel waits for something, such as a dead disk.
@@ -32,7 +34,7 @@ pub(super) async fn stop(
     how: StopHow,
 ) -> Result<(), CellError> {
     let cell = inner.find(&name)?;
-    let executables: Vec<ExecutableName> = match executable {
+    let executables = match executable {
         Some(one) if cell.state().executables.contains_key(&one) => vec![one],
         Some(executable) => {
             return Err(CellError::NoSuchExecutable {
@@ -40,7 +42,7 @@ pub(super) async fn stop(
                 executable,
             });
         }
-        None => cell.state().executables.keys().cloned().collect(),
+        None => all_with_processes(&inner, &cell).await?,
     };
     let mut stopping = tokio::task::JoinSet::new();
     for executable in executables {
@@ -55,6 +57,29 @@ pub(super) async fn stop(
     done
 }
 
+/// Executables that run, or have ended and left something running.
+async fn all_with_processes(
+    inner: &Arc<Inner>,
+    cell: &Arc<Cell>,
+) -> Result<Vec<ExecutableName>, CellError> {
+    let (inner, cell) = (Arc::clone(inner), Arc::clone(cell));
+    let name = cell.name().clone();
+    blocking(&name, move || {
+        let groups: BTreeSet<String> = inner
+            .cgroups()?
+            .inside(cell.name().as_str())
+            .into_iter()
+            .collect();
+        let state = cell.state();
+        let may = state.executables.values().filter(|record| {
+            let group = executable_group(cell.name(), &record.name);
+            record.run.is_running() || groups.contains(&group)
+        });
+        Ok(may.map(|record| record.name.clone()).collect())
+    })
+    .await
+}
+
 async fn stop_one(
     inner: &Arc<Inner>,
     cell: &Arc<Cell>,
@@ -62,9 +87,8 @@ async fn stop_one(
     how: StopHow,
 ) -> Result<(), CellError> {
     let group = executable_group(cell.name(), &executable);
-    if inner.members(cell.name(), &group).await?.is_empty() && has_ended(cell, &executable) {
-        return Ok(());
-    }
+    let record = cell.state().executables.get(&executable).cloned();
+    let running = record.map(|record| record.run).filter(Run::is_running);
     let signal = how.signal.unwrap_or(Signal::TERM);
     let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
     inner
@@ -83,30 +107,15 @@ async fn stop_one(
             .until_gone(cell.name(), &group, executable.as_str())
             .await?;
     }
+    let Some(run) = running else {
+        return Ok(());
+    };
     // Its last words and its exit code are on their way.
-    let noted = timeout(LONGEST_END, until_ended(cell, &executable)).await;
-    noted.map_err(|_| CellError::Unkillable {
+    let noted = timeout(LONGEST_END, cell.until_ended(&executable, run.started)).await;
+    noted.map(drop).map_err(|_| CellError::Unkillable {
         cell: cell.name().clone(),
         what: executable.to_string(),
     })
-}
-
-fn has_ended(cell: &Cell, executable: &ExecutableName) -> bool {
-    let state = cell.state();
-    let record = state.executables.get(executable);
-    record.is_none_or(|record| !record.run.is_running())
-}
-
-/// Waits until the executable that runs now, if one does, has ended and it is known how.
-pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName) {
-    loop {
-        // Before looking, so that no change in between is missed.
-        let changed = cell.changed.notified();
-        if has_ended(cell, executable) {
-            return;
-        }
-        changed.await;
-    }
 }
 
 impl Inner {
