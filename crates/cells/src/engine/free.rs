@@ -121,8 +121,14 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     groups
         .remove(&shim_group(name))
         .map_err(CellError::Cgroup)?;
+    let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
+    for executable in &names {
+        // It may have ended by itself just before.
+        inner.read_record(cell, executable);
+    }
     let executables: Vec<_> = {
         let mut state = cell.state();
+        state.closed = true;
         std::mem::take(&mut state.executables)
             .into_values()
             .collect()

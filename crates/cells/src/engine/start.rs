@@ -58,10 +58,7 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     fn run(self) -> Result<Run, CellError> {
-        let known = self.cell.state().executables.get(&self.executable).cloned();
-        if known.is_some_and(|record| record.run.is_running()) {
-            return Err(self.running());
-        }
+        // Whether it runs already is for the shim to say, which knows it first.
         let groups = self.inner.cgroups()?;
         let group = executable_group(self.cell.name(), &self.executable);
         match groups.create(&group, &Limits::default()) {
