@@ -69,6 +69,8 @@ pub enum BadSpec {
          together through /proc"
     )]
     PidWithoutMount,
+    #[error("a profile of system calls excludes new privileges; ask for one of them")]
+    PrivilegesAndSeccomp,
     #[error("{id} is not the number of a user or group")]
     Id { id: u32 },
 }
@@ -134,6 +136,9 @@ impl ExecutableSpec {
             return Err(BadSpec::WorkingDirectory {
                 shown: shown(directory),
             });
+        }
+        if self.allow_new_privileges && self.seccomp != Profile::None {
+            return Err(BadSpec::PrivilegesAndSeccomp);
         }
         for id in [self.uid, self.gid].into_iter().flatten() {
             // The kernel takes it for "leave as it is".

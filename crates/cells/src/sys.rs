@@ -71,6 +71,16 @@ pub(crate) fn exit_now(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Closes what this process was started with beside its standard input, output and errors: the
+/// daemon may have been given more than it knows of, and shims would keep that open for ever.
+pub(crate) fn close_inherited() -> io::Result<()> {
+    const FIRST: u32 = 3;
+    // SAFETY: called before this process has opened anything itself, so that no value in it owns
+    // a descriptor in the range.
+    let done = unsafe { libc::close_range(FIRST, u32::MAX, 0) };
+    check(done)
+}
+
 /// All signals as they are in a new program: default, and none blocked.
 pub(crate) fn reset_signals() -> io::Result<()> {
     for signal in 1..=libc::SIGRTMAX() {

@@ -44,8 +44,9 @@ enum Answer {
 }
 
 /// Runs until the daemon, at the other end of the socket that is this process's standard input,
-/// is gone. The caller must not have started any thread.
+/// is gone. The caller must not have started any thread or opened anything.
 pub fn run() -> io::Result<()> {
+    sys::close_inherited()?;
     // Not of the daemon's terminal: a Ctrl-C there is for the daemon.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"mainstay-shims");

@@ -14,7 +14,7 @@ use super::{Answers, cell_logs, containers, shown};
 use crate::node::Node;
 
 /// The namespace of the node's own services.
-const SYSTEM: &str = "system";
+pub(super) const SYSTEM: &str = "system";
 /// A line longer than this comes as several items: an item has to fit into a message.
 const MOST_LINE_BYTES: usize = 4 << 20;
 
@@ -26,7 +26,7 @@ pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<
             "no log is named; set id, such as \"mainstay\"",
         ));
     }
-    if request.namespace == cell_logs::NAMESPACE {
+    if cell_logs::is_meant(&request) {
         let lines = cell_logs::read(node, &request, query).await?;
         return Ok(Box::pin(stream::try_unfold(lines, next_data)));
     }
