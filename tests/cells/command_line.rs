@@ -360,6 +360,10 @@ fn a_cell_lives_from_allocation_to_freeing() {
     let server = row(&table, " server ");
     assert_eq!(server[1..5], ["web", "server", "running", &pid.to_string()]);
     assert_eq!(row(&table, " web/inner ")[2], "-");
+    let stats = cli(&["cell", "stats", "web"]).ok();
+    assert_eq!(row(&stats, " server ")[1..3], ["web", "server"]);
+    let others = cli(&["cell", "stats", "we"]).ok();
+    assert_eq!(others.lines().count(), 1, "{others}");
 
     let stop = ["cell", "stop", "web", "server", "--signal", "KILL"];
     assert!(cli(&stop).ok().contains("stopped"));

@@ -12,7 +12,7 @@ use crate::commands::ps::cpu_time;
 use crate::failure::Outcome;
 use crate::output::{self, Table, size};
 
-/// Show the memory and processor time that executables in cells use
+/// Show the memory and processor time that what runs in cells uses
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay cell stats\n  \
@@ -40,7 +40,7 @@ impl Stats {
         if let Some(cell) = &self.cell {
             for answer in &mut answers {
                 let stats = &mut answer.message.stats;
-                stats.retain(|stat| is_inside(&stat.id, cell));
+                stats.retain(|stat| is_within(&stat.pod_id, cell));
             }
         }
         match global.output {
@@ -51,21 +51,20 @@ impl Stats {
     }
 }
 
-/// An id is `<cell>/<executable>`.
-fn is_inside(id: &str, cell: &str) -> bool {
-    id.strip_prefix(cell)
-        .is_some_and(|rest| rest.starts_with('/'))
+/// The cell itself, or one nested in it.
+fn is_within(name: &str, cell: &str) -> bool {
+    name.strip_prefix(cell)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn table(answers: Vec<Answer<NodeStats>>) -> String {
     let mut table = Table::new(&["NODE", "CELL", "EXECUTABLE", "MEMORY", "CPU"]);
     for Answer { node, message } in answers {
         for stat in message.stats {
-            let (cell, executable) = stat.id.rsplit_once('/').unwrap_or((&stat.id, "-"));
             table.row(vec![
                 node.clone(),
-                cell.to_owned(),
-                executable.to_owned(),
+                stat.pod_id,
+                stat.name,
                 size(stat.memory_usage),
                 cpu_time(Duration::from_nanos(stat.cpu_usage).as_secs_f64()),
             ]);
