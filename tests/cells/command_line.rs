@@ -175,7 +175,9 @@ fn signals_go_to_the_program_and_its_code_comes_back() {
         running.wait_for("ready");
         running.signal(signal);
         running.wait_for("bye");
-        assert_eq!(running.ended(), (Some(code), String::new()), "{name}");
+        let (ended_with, said) = running.ended();
+        assert_eq!(ended_with, Some(code), "{name}: {said}");
+        assert!(!said.contains("warning:"), "{name}: {said}");
         assert!(node.cells().is_empty(), "{name}: {:?}", node.cells());
     }
 }
@@ -207,6 +209,40 @@ fn a_reader_that_goes_away_ends_the_program_and_its_cell() {
     assert_eq!(line, "y\n");
     drop(stdout);
     wait_with_patience(&mut child);
+    assert!(node.cells().is_empty(), "{:?}", node.cells());
+}
+
+#[test]
+fn a_node_that_is_lost_is_told_with_what_is_left_on_it() {
+    let mut node = TestNode::start();
+    let running = Running::start(&node, "echo ready; exec sleep 60");
+    running.wait_for("ready");
+    node.kill();
+    let (code, said) = running.ended();
+    let node = NodeOfCells(node.restart());
+    assert_eq!(code, Some(3), "{said}");
+    let left = node.cells();
+    assert_eq!(left.len(), 1, "it goes on without the daemon: {left:?}");
+    let remedy = format!("mainstay cell free {}", left[0]);
+    assert!(said.contains(&remedy), "{said}");
+}
+
+#[test]
+fn nobody_has_to_wait_for_a_reader_that_does_not_read() {
+    let node = NodeOfCells::start();
+    let mut child = node.cli().spawn(["run", "--", "yes"]);
+    // It goes on writing, and nobody goes on reading.
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    let running = Running {
+        child,
+        lines: mpsc::channel().1,
+    };
+    running.signal(Signal::INT);
+    // The program has been stopped, and its stop been answered.
+    node.wait_for_log("/runtime.CellService/Stop");
+    running.signal(Signal::INT);
+    assert_eq!(running.ended().0, Some(130));
     assert!(node.cells().is_empty(), "{:?}", node.cells());
 }
 
@@ -325,8 +361,9 @@ fn a_cell_lives_from_allocation_to_freeing() {
     assert_eq!(server[1..5], ["web", "server", "running", &pid.to_string()]);
     assert_eq!(row(&table, " web/inner ")[2], "-");
     let stats = cli(&["cell", "stats", "web"]).ok();
-    assert_eq!(row(&stats, " web ")[1], "web");
-    assert!(cli(&["cell", "stats", "we"]).ok().lines().count() == 1);
+    assert_eq!(row(&stats, " server ")[1..3], ["web", "server"]);
+    let others = cli(&["cell", "stats", "we"]).ok();
+    assert_eq!(others.lines().count(), 1, "{others}");
 
     let stop = ["cell", "stop", "web", "server", "--signal", "KILL"];
     assert!(cli(&stop).ok().contains("stopped"));

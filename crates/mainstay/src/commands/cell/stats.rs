@@ -12,13 +12,13 @@ use crate::commands::ps::cpu_time;
 use crate::failure::Outcome;
 use crate::output::{self, Table, size};
 
-/// Show the memory and processor time that cells use
+/// Show the memory and processor time that what runs in cells uses
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay cell stats\n  \
     mainstay cell stats web                      that cell and those nested in it\n\n\
-    MEMORY is the working set: all that is charged to a cell but file cache unused of late. CPU is\n\
-    the processor time of everything that has run in it.")]
+    MEMORY is the working set: all that is charged to an executable but file cache unused of late.\n\
+    CPU is its processor time. Both count everything it has started.")]
 pub struct Stats {
     /// Only this cell, with those nested in it
     #[arg(value_name = "NAME")]
@@ -40,7 +40,7 @@ impl Stats {
         if let Some(cell) = &self.cell {
             for answer in &mut answers {
                 let stats = &mut answer.message.stats;
-                stats.retain(|stat| is_inside(&stat.id, cell));
+                stats.retain(|stat| is_within(&stat.pod_id, cell));
             }
         }
         match global.output {
@@ -51,18 +51,20 @@ impl Stats {
     }
 }
 
-fn is_inside(id: &str, cell: &str) -> bool {
-    id.strip_prefix(cell)
+/// The cell itself, or one nested in it.
+fn is_within(name: &str, cell: &str) -> bool {
+    name.strip_prefix(cell)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn table(answers: Vec<Answer<NodeStats>>) -> String {
-    let mut table = Table::new(&["NODE", "CELL", "MEMORY", "CPU"]);
+    let mut table = Table::new(&["NODE", "CELL", "EXECUTABLE", "MEMORY", "CPU"]);
     for Answer { node, message } in answers {
         for stat in message.stats {
             table.row(vec![
                 node.clone(),
-                stat.id,
+                stat.pod_id,
+                stat.name,
                 size(stat.memory_usage),
                 cpu_time(Duration::from_nanos(stat.cpu_usage).as_secs_f64()),
             ]);

@@ -76,11 +76,12 @@ impl Run {
         // From here on a signal does not end us, but what we have begun.
         let mut signals = Signals::listen()?;
         let ours = program.allocate(wanted, may_exist).await?;
-        let ended = program.run(executable, &mut signals).await;
+        let ended = match program.start(executable).await {
+            Ok(pid) => program.watch(pid, &mut signals, ours).await,
+            Err(failure) => Err(failure),
+        };
         if ours {
             program.free(&mut signals).await;
-        } else if ended.is_err() {
-            program.end(&mut signals).await;
         }
         program.outcome(&ended?)
     }

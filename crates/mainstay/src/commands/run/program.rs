@@ -57,35 +57,8 @@ impl Program<'_> {
         }
     }
 
-    /// Starts it, and stays with it until it has ended and all it wrote has been written here.
-    pub(super) async fn run(
-        &self,
-        executable: Executable,
-        signals: &mut Signals,
-    ) -> Outcome<ExecutableStatus> {
-        let pid = self.start(executable).await?;
-        let (out, err) = tokio::try_join!(
-            self.output(pid, LogChannelType::ChannelStdout),
-            self.output(pid, LogChannelType::ChannelStderr),
-        )?;
-        let written = async { tokio::try_join!(relay(out, stdout()), relay(err, stderr())) };
-        tokio::select! {
-            written = written => written?,
-            failure = self.hand_on(signals) => return Err(failure),
-        };
-        let found = cell::executable(self.client, self.node, self.cell, self.name).await?;
-        match found {
-            Some(ended) if ended.pid == pid && ended.state() != ExecutableState::Running => {
-                Ok(ended)
-            }
-            _ => Err(Failure::new(
-                Exit::Failed,
-                format!("how {:?} ended is not known to the node", self.name),
-            )),
-        }
-    }
-
-    async fn start(&self, executable: Executable) -> Outcome<i32> {
+    /// Gives its process id.
+    pub(super) async fn start(&self, executable: Executable) -> Outcome<i32> {
         let request = StartCellRequest {
             executable: Some(executable),
         };
@@ -104,6 +77,43 @@ impl Program<'_> {
                 )),
                 _ => Err(status.into()),
             },
+        }
+    }
+
+    /// Stays with it to its end, and ends it when that cannot be.
+    pub(super) async fn watch(
+        &self,
+        pid: i32,
+        signals: &mut Signals,
+        is_freed: bool,
+    ) -> Outcome<ExecutableStatus> {
+        let ended = self.until_ended(pid, signals).await;
+        if ended.is_err() && !is_freed {
+            self.end(signals).await;
+        }
+        ended
+    }
+
+    /// Until it has ended and all it wrote has been written here.
+    async fn until_ended(&self, pid: i32, signals: &mut Signals) -> Outcome<ExecutableStatus> {
+        let (out, err) = tokio::try_join!(
+            self.output(pid, LogChannelType::ChannelStdout),
+            self.output(pid, LogChannelType::ChannelStderr),
+        )?;
+        let written = async { tokio::try_join!(relay(out, stdout()), relay(err, stderr())) };
+        tokio::select! {
+            written = written => written?,
+            failure = self.hand_on(signals) => return Err(failure),
+        };
+        let found = cell::executable(self.client, self.node, self.cell, self.name).await?;
+        match found {
+            Some(ended) if ended.pid == pid && ended.state() != ExecutableState::Running => {
+                Ok(ended)
+            }
+            _ => Err(Failure::new(
+                Exit::Failed,
+                format!("how {:?} ended is not known to the node", self.name),
+            )),
         }
     }
 
@@ -175,7 +185,7 @@ impl Program<'_> {
     }
 
     /// Ends what may still run in a cell that is not ours.
-    pub(super) async fn end(&self, signals: &mut Signals) {
+    async fn end(&self, signals: &mut Signals) {
         let ended = tokio::select! {
             ended = self.stop(TERM, None) => ended,
             signal = signals.twice() => Err(given_up(signal)),
