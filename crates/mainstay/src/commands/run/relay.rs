@@ -22,7 +22,11 @@ pub(super) async fn relay(
         for item in chunk {
             match item {
                 Ok(item) => {
-                    text.extend_from_slice(item.line.as_bytes());
+                    let line = match &*item.raw {
+                        b"" => item.line.as_bytes(),
+                        raw => raw,
+                    };
+                    text.extend_from_slice(line);
                     text.push(b'\n');
                 }
                 Err(status) => failed = Some(status),
