@@ -53,6 +53,10 @@ impl Rooms {
         let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", slave).map_err(failure("separate mounts", Path::new("/")))?;
         small_dev().map_err(|errno| failure("fill", Path::new("/dev"))(errno))?;
+        // All cells have the same one: none may take from the others what is in it. The devices
+        // themselves are written to as before.
+        let dev = Path::new("/dev");
+        read_only(dev).map_err(|error| ("make /dev read-only".to_owned(), error))?;
         let sys = Path::new("/sys");
         read_only(sys).map_err(|error| ("make /sys read-only".to_owned(), error))?;
         // Last, and before any cell: from here on the state cannot be reached by its path.
