@@ -18,11 +18,11 @@ use crate::record::{self, CellRecord, ExecutableRecord, TEMPORARY};
 pub(super) fn adopt(inner: &Inner) -> io::Result<()> {
     adopt_cells(inner)?;
     adopt_executables(inner)?;
-    sweep_logs(inner)?;
     let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
     for cell in cells {
         adopt_processes(inner, &cell);
     }
+    sweep_logs(inner)?;
     inner.remove_roots();
     Ok(())
 }
@@ -93,14 +93,28 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs whose cell is gone.
+/// Removes logs that belong to nothing: their cell is gone, or they were made for an executable
+/// that never ran. Where a shim lives it may be about to run.
 fn sweep_logs(inner: &Inner) -> io::Result<()> {
-    let keys: BTreeSet<String> = inner.cells().keys().map(|name| name.key()).collect();
+    let mut keep = BTreeSet::new();
+    let mut starting = BTreeSet::new();
+    for (name, cell) in inner.cells().iter() {
+        let state = cell.state();
+        keep.extend(
+            state
+                .executables
+                .keys()
+                .map(|executable| executable.key(name)),
+        );
+        starting.extend(state.shim.is_some().then(|| name.key()));
+    }
     for entry in inner.places.logs.read_dir()? {
         let entry = entry?;
         let name = entry.file_name();
-        let key = name.to_str().and_then(|name| name.split_once('_'));
-        if key.is_some_and(|(key, _)| !keys.contains(key)) {
+        let Some((key, _)) = name.to_str().and_then(|name| name.split_once('_')) else {
+            continue;
+        };
+        if !keep.contains(name.to_str().unwrap_or_default()) && !starting.contains(key) {
             remove_directory(&entry.path())?;
         }
     }

@@ -158,7 +158,15 @@ impl Shim<'_> {
         };
         log.set_limits(limits);
         let started = begin_after(log.last_time());
-        let (born, memory) = self.execute(&request, fds)?;
+        let (born, memory) = match self.execute(&request, fds) {
+            Ok(born) => born,
+            Err(reply) => {
+                if let Some(log) = opened {
+                    self.forget_log(&name, log);
+                }
+                return Err(reply);
+            }
+        };
         let run = Run {
             pid: born.executed.host_pid,
             uid: request.program.uid,
@@ -183,6 +191,16 @@ impl Shim<'_> {
     fn open_log(&self, name: &ExecutableName, limits: LogLimits) -> Result<LogWriter, Reply> {
         let log = LogWriter::open(&self.logs, &name.key(&self.birth.cell), limits);
         log.map_err(|error| Reply::failed(&said(&error)))
+    }
+
+    /// What never ran has no output to keep, and no record by which its log would be found.
+    fn forget_log(&self, name: &ExecutableName, log: LogWriter) {
+        drop(log);
+        let key = name.key(&self.birth.cell);
+        if !self.records.join(format!("{key}.json")).exists() {
+            // One that stays is found by the next daemon.
+            let _ = std::fs::remove_dir_all(self.logs.join(key));
+        }
     }
 
     /// The record of a new run, which knows of those before.
