@@ -1,7 +1,6 @@
 //! Finding again what is there: cells of a daemon that stopped, was killed or was replaced, and
 //! of a machine that was restarted.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::sync::Arc;
@@ -85,7 +84,9 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
         };
         let cell = inner.cells().get(&record.cell).cloned();
         match cell {
-            Some(cell) => cell.take(record),
+            Some(cell) => inner.take(&cell, record),
+            // One that cannot be read: what belongs to it is left alone with it.
+            None if inner.places.of_cell(&record.cell).exists() => {}
             // Its cell was being freed.
             None => fs::remove_file(&path)?,
         }
@@ -95,12 +96,11 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
 
 /// Logs whose cell is gone.
 fn sweep_logs(inner: &Inner) -> io::Result<()> {
-    let keys: BTreeSet<String> = inner.cells().keys().map(|name| name.key()).collect();
     for entry in inner.places.logs.read_dir()? {
         let entry = entry?;
         let name = entry.file_name();
         let key = name.to_str().and_then(|name| name.split_once('_'));
-        if key.is_some_and(|(key, _)| !keys.contains(key)) {
+        if key.is_some_and(|(key, _)| !inner.places.cells.join(key).exists()) {
             remove_directory(&entry.path())?;
         }
     }
@@ -124,7 +124,6 @@ fn adopt_processes(inner: &Inner, cell: &Cell) {
     }
     let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
     for name in names {
-        inner.tell(cell, &name);
         inner.remove_group(cell, &name);
     }
 }

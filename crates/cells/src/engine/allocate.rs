@@ -45,6 +45,7 @@ pub(super) async fn allocate(
             Err(_) => {
                 cell.state().phase = Phase::Gone;
                 worker.cells().remove(cell.name());
+                worker.remove_roots();
             }
         }
         drop(order);

@@ -141,7 +141,9 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
                 how: HowEnded::Lost,
             });
         }
-        remove_file(&inner.places.executable(name, &record.name)).map_err(failed)?;
+        for file in inner.places.files_of(name, &record.name) {
+            remove_file(&file).map_err(failed)?;
+        }
         let log = inner.places.logs.join(record.name.key(name));
         remove_directory(&log).map_err(failed)?;
         debug_assert!(!groups.exists(&executable_group(name, &record.name)));

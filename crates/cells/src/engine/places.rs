@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::name::{CellName, ExecutableName};
+use crate::record;
 
 /// No label of a cell begins with it.
 const OWN: &str = "_";
@@ -63,6 +64,12 @@ impl Places {
         self.executables.join(format!("{}.json", name.key(cell)))
     }
 
+    /// The same, and what its writer leaves of it when it is killed in between.
+    pub(super) fn files_of(&self, cell: &CellName, name: &ExecutableName) -> [PathBuf; 2] {
+        let record = self.executable(cell, name);
+        [record::temporary(&record), record]
+    }
+
     /// Waits for the daemon of now and of later.
     pub(super) fn listen(&self, cell: &CellName) -> io::Result<UnixListener> {
         let directory = open_directory(&self.of_cell(cell))?;
@@ -109,6 +116,12 @@ pub(super) fn shim_group(cell: &CellName) -> String {
 }
 
 pub(super) const SHIM_GROUPS: &str = SHIMS;
+
+/// Whether a control group inside a cell's is that of an executable, not of a nested cell.
+pub(super) fn is_of_executable(group: &str) -> bool {
+    let name = group.rsplit('/').next();
+    name.is_some_and(|name| name.starts_with(OWN))
+}
 
 /// The control group of one executable and all it starts.
 pub(super) fn executable_group(cell: &CellName, name: &ExecutableName) -> String {

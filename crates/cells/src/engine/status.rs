@@ -90,7 +90,7 @@ impl Cells {
         };
         match look(&self.0) {
             Some((cell, run)) if run.is_running() => {
-                until_ended(&cell, &found.executable).await;
+                until_ended(&cell, &found.executable, &run).await;
                 look(&self.0).map_or(found.run, |(_, run)| run)
             }
             Some((_, run)) => run,

@@ -1,9 +1,10 @@
 //! Ending executables: asked first, killed when their time is over.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::time::timeout;
 
 use super::cell::Cell;
@@ -12,6 +13,7 @@ use super::places::executable_group;
 use super::{Inner, blocking, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
+use crate::record::Run;
 use crate::sys;
 
 /// A killed process ends at once, unless the kernel waits for something, such as a dead disk.
@@ -62,20 +64,14 @@ async fn stop_one(
     how: StopHow,
 ) -> Result<(), CellError> {
     let group = executable_group(cell.name(), &executable);
-    if inner.members(cell.name(), &group).await?.is_empty() && has_ended(cell, &executable) {
+    let run = running(cell, &executable);
+    if run.is_none() && inner.members(cell.name(), &group).await?.is_empty() {
         return Ok(());
     }
     let signal = how.signal.unwrap_or(Signal::TERM);
     let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
-    inner
-        .with_groups(cell.name(), &group, move |groups, group| {
-            groups.signal(group, signal)
-        })
-        .await?;
-    if timeout(grace, inner.until_empty(cell.name(), &group))
-        .await
-        .is_err()
-    {
+    let asked = inner.until_empty(cell.name(), &group, Some(signal));
+    if timeout(grace, asked).await.is_err() {
         inner
             .with_groups(cell.name(), &group, |groups, group| groups.kill(group))
             .await?;
@@ -84,25 +80,28 @@ async fn stop_one(
             .await?;
     }
     // Its last words and its exit code are on their way.
-    let noted = timeout(LONGEST_END, until_ended(cell, &executable)).await;
+    let Some(run) = run else {
+        return Ok(());
+    };
+    let noted = timeout(LONGEST_END, until_ended(cell, &executable, &run)).await;
     noted.map_err(|_| CellError::Unkillable {
         cell: cell.name().clone(),
         what: executable.to_string(),
     })
 }
 
-fn has_ended(cell: &Cell, executable: &ExecutableName) -> bool {
+fn running(cell: &Cell, executable: &ExecutableName) -> Option<Run> {
     let state = cell.state();
-    let record = state.executables.get(executable);
-    record.is_none_or(|record| !record.run.is_running())
+    let record = state.executables.get(executable)?;
+    Some(record.run).filter(Run::is_running)
 }
 
-/// Waits until the executable that runs now, if one does, has ended and it is known how.
-pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName) {
+/// Waits until a run has ended and it is known how. The next one may have begun by then.
+pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName, run: &Run) {
     loop {
         // Before looking, so that no change in between is missed.
         let changed = cell.changed.notified();
-        if has_ended(cell, executable) {
+        if running(cell, executable).is_none_or(|now| now.started != run.started) {
             return;
         }
         changed.await;
@@ -132,12 +131,26 @@ impl Inner {
         .await
     }
 
-    /// Waits until nothing is left in a group, by the ends of its processes.
-    async fn until_empty(self: &Arc<Self>, cell: &CellName, group: &str) -> Result<(), CellError> {
+    /// Waits until nothing is left in a group, by the ends of its processes. All of them are
+    /// asked to end by the signal, if there is one; also who is born after that, once those who
+    /// were there have ended: until then they may need them to.
+    async fn until_empty(
+        self: &Arc<Self>,
+        cell: &CellName,
+        group: &str,
+        signal: Option<Signal>,
+    ) -> Result<(), CellError> {
+        let mut asked = BTreeSet::new();
         loop {
             let pids = self.members(cell, group).await?;
             if pids.is_empty() {
                 return Ok(());
+            }
+            for pid in &pids {
+                if let Some(signal) = signal.filter(|_| asked.insert(pid.as_raw_nonzero())) {
+                    // It may have ended since.
+                    let _ = kill_process(*pid, signal);
+                }
             }
             for pid in pids {
                 // One that ended in between has nothing to wait for.
@@ -156,7 +169,7 @@ impl Inner {
         group: &str,
         what: &str,
     ) -> Result<(), CellError> {
-        let empty = timeout(LONGEST_END, self.until_empty(cell, group)).await;
+        let empty = timeout(LONGEST_END, self.until_empty(cell, group, None)).await;
         empty.unwrap_or_else(|_| {
             Err(CellError::Unkillable {
                 cell: cell.clone(),
