@@ -12,4 +12,5 @@ mod child;
 mod confinement;
 mod harness;
 mod isolation;
+mod robust;
 mod zygote;
