@@ -84,6 +84,13 @@ impl ExecutableRecord {
         }
     }
 
+    /// All runs that are known, the latest last, each with how often it had been started by then.
+    pub(crate) fn numbered_runs(&self) -> impl Iterator<Item = (u64, &Run)> {
+        let all = self.earlier.iter().chain([&self.run]);
+        let known = u64::try_from(self.earlier.len()).unwrap_or(u64::MAX);
+        (self.runs.saturating_sub(known)..).zip(all)
+    }
+
     /// All runs that are known, the latest first.
     pub fn all_runs(&self) -> impl Iterator<Item = &Run> {
         [&self.run].into_iter().chain(self.earlier.iter().rev())
@@ -102,15 +109,20 @@ impl Run {
 
 /// Replaces `path` as a whole.
 pub(crate) fn write<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(TEMPORARY);
-    let new = PathBuf::from(name);
+    let new = temporary(path);
     let bytes = serde_json::to_vec(record).map_err(io::Error::other)?;
     let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// What is written first and then called `path`.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    PathBuf::from(name)
 }
 
 /// The ending of a file that is being written; one that stayed was never finished.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::layout::{Controller, Layout, Mode};
 use super::settings::{self, Setting};
@@ -81,6 +81,17 @@ impl Cgroups {
             let _ = self.remove(group);
         }
         made
+    }
+
+    /// The same, in place of an empty one of that name: some kernels go on killing what is born
+    /// in a group that was killed once. One that is not empty exists.
+    pub fn create_anew(&self, group: &str, limits: &Limits) -> Result<(), CgroupError> {
+        match self.create(group, limits) {
+            Err(CgroupError::Exists { .. }) if self.remove(group).is_ok() => {
+                self.create(group, limits)
+            }
+            made => made,
+        }
     }
 
     fn make(&self, group: &str, settings: &[Setting]) -> Result<(), CgroupError> {
@@ -192,6 +203,8 @@ impl Cgroups {
         for tree in others.chain([&members]) {
             let path = self.path_in(tree, group);
             match fs::remove_dir(&path) {
+                // A file of the kernel's in a tree where we have no group.
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(failed("remove", &path)(error));
                 }
@@ -199,6 +212,30 @@ impl Cgroups {
             }
         }
         Ok(())
+    }
+
+    /// Whether a process more would be beyond a limit of the group or around it, for trees of
+    /// version 1: they refuse births, but let anybody in who was born elsewhere.
+    pub fn is_full(&self, group: &str) -> bool {
+        let Some(tree) = self.layout.v1.get(&Controller::Pids) else {
+            return false;
+        };
+        let own_root = tree.join(&self.root);
+        let path = self.path_in(tree, group);
+        let mut around = path.ancestors().take_while(|at| *at != own_root);
+        around.any(|at| {
+            let number = |file: &str| -> Option<usize> {
+                let text = fs::read_to_string(at.join(file)).ok()?;
+                text.trim().parse().ok()
+            };
+            // Without a limit it says `max`.
+            let most = number("pids.max");
+            most.is_some_and(|most| {
+                let now = number("pids.current").unwrap_or(0);
+                // Those that have ended are counted until somebody takes notice.
+                now >= most && threads_below(at) >= most
+            })
+        })
     }
 
     /// Makes a group that only holds others, if it is not there.
@@ -243,15 +280,6 @@ impl Cgroups {
         Ok(text.lines().filter_map(pid).collect())
     }
 
-    /// Sends a signal to every process in the group that is there now.
-    pub fn signal(&self, group: &str, signal: Signal) -> Result<(), CgroupError> {
-        for pid in self.processes(group)? {
-            // It may have ended since.
-            let _ = kill_process(pid, signal);
-        }
-        Ok(())
-    }
-
     /// Kills all processes of the group and of everything nested in it; those that are being born
     /// as well.
     pub fn kill(&self, group: &str) -> Result<(), CgroupError> {
@@ -260,23 +288,32 @@ impl Cgroups {
             return Ok(());
         }
         if self.layout.unified.is_some() {
-            let file = path.join("cgroup.kill");
-            if file.exists() {
-                return write(&file, "1");
+            match write(&path.join("cgroup.kill"), "1") {
+                // An older kernel, or the group went with its last process.
+                Err(CgroupError::Refused { source, .. }) if is_gone(&source) => {}
+                killed => return killed,
             }
         }
-        // Without that file: until nobody is left who could have made another.
+        let births = Births::forbid(&path);
+        let killed = self.kill_in_rounds(&path);
+        births.allow();
+        killed
+    }
+
+    /// Until nobody is left who could have made another.
+    fn kill_in_rounds(&self, path: &Path) -> Result<(), CgroupError> {
         for _ in 0..MOST_ROUNDS {
-            let all = self.processes_below(&path)?;
+            let all = self.processes_below(path)?;
             if all.is_empty() {
                 return Ok(());
             }
-            for ended in all.into_iter().filter_map(kill_by_handle) {
+            let killed: Vec<OwnedFd> = all.into_iter().filter_map(kill_by_handle).collect();
+            for ended in killed {
                 let mut waiting = [PollFd::new(&ended, PollFlags::IN)];
                 let _ = poll(&mut waiting, Some(&LONGEST_END));
             }
         }
-        Err(failed("empty", &path)(io::ErrorKind::TimedOut.into()))
+        Err(failed("empty", path)(io::ErrorKind::TimedOut.into()))
     }
 
     fn processes_below(&self, path: &Path) -> Result<Vec<Pid>, CgroupError> {
@@ -319,6 +356,44 @@ impl Cgroups {
     pub(super) fn path_in(&self, tree: &Path, group: &str) -> PathBuf {
         tree.join(&self.root).join(group)
     }
+}
+
+/// How many threads live in a group of version 1 and in those nested in it.
+fn threads_below(group: &Path) -> usize {
+    let own = fs::read_to_string(group.join("tasks")).unwrap_or_default();
+    let inside = fs::read_dir(group).into_iter().flatten().flatten();
+    let nested = inside
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir());
+    own.lines().count() + nested.map(|group| threads_below(&group)).sum::<usize>()
+}
+
+/// Holds back new processes of a group while those that are there are killed, where its tree can:
+/// whoever forks faster than it is found would never be gone.
+struct Births {
+    limit: PathBuf,
+    before: Option<String>,
+}
+
+impl Births {
+    fn forbid(group: &Path) -> Self {
+        let limit = group.join("pids.max");
+        let before = fs::read_to_string(&limit).ok();
+        if before.is_some() {
+            let _ = write(&limit, "0");
+        }
+        Self { limit, before }
+    }
+
+    fn allow(self) {
+        if let Some(before) = self.before {
+            let _ = write(&self.limit, before.trim());
+        }
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
 }
 
 /// Kills a process; what is returned tells when it has ended.

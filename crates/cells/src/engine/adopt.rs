@@ -85,7 +85,9 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
         };
         let cell = inner.cells().get(&record.cell).cloned();
         match cell {
-            Some(cell) => cell.take(record),
+            Some(cell) => inner.take(&cell, record),
+            // One that cannot be read: what belongs to it is left alone with it.
+            None if inner.places.of_cell(&record.cell).exists() => {}
             // Its cell was being freed.
             None => fs::remove_file(&path)?,
         }
@@ -97,6 +99,7 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
 /// that never ran. Where a shim lives it may be about to run.
 fn sweep_logs(inner: &Inner) -> io::Result<()> {
     let mut keep = BTreeSet::new();
+    let mut known = BTreeSet::new();
     let mut starting = BTreeSet::new();
     for (name, cell) in inner.cells().iter() {
         let state = cell.state();
@@ -106,6 +109,7 @@ fn sweep_logs(inner: &Inner) -> io::Result<()> {
                 .keys()
                 .map(|executable| executable.key(name)),
         );
+        known.insert(name.key());
         starting.extend(state.shim.is_some().then(|| name.key()));
     }
     for entry in inner.places.logs.read_dir()? {
@@ -114,7 +118,10 @@ fn sweep_logs(inner: &Inner) -> io::Result<()> {
         let Some((key, _)) = name.to_str().and_then(|name| name.split_once('_')) else {
             continue;
         };
-        if !keep.contains(name.to_str().unwrap_or_default()) && !starting.contains(key) {
+        // What belongs to a cell whose record cannot be read is left alone with it.
+        let unknown = !known.contains(key) && inner.places.cells.join(key).exists();
+        let is_kept = keep.contains(name.to_str().unwrap_or_default());
+        if !is_kept && !unknown && !starting.contains(key) {
             remove_directory(&entry.path())?;
         }
     }
@@ -138,7 +145,6 @@ fn adopt_processes(inner: &Inner, cell: &Cell) {
     }
     let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
     for name in names {
-        inner.tell(cell, &name);
         inner.remove_group(cell, &name);
     }
 }

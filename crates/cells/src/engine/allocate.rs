@@ -45,6 +45,7 @@ pub(super) async fn allocate(
             Err(_) => {
                 cell.state().phase = Phase::Gone;
                 worker.cells().remove(cell.name());
+                worker.remove_roots();
             }
         }
         drop(order);
@@ -97,6 +98,12 @@ fn make(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
         source,
     };
     let directory = inner.places.of_cell(name);
+    if directory.exists() {
+        return Err(CellError::Unreadable {
+            cell: name.clone(),
+            path: directory,
+        });
+    }
     let made = make_directory(&directory)
         .and_then(|()| record::write(&inner.places.record(name), &cell.record))
         .map_err(failed)

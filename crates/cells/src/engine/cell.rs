@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::name::{CellName, ExecutableName};
 use crate::record::{CellRecord, ExecutableRecord, Run};
+use crate::spec::Namespace;
 
 #[derive(Debug)]
 pub(super) struct Cell {
@@ -83,6 +84,10 @@ impl Cell {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn shares(&self, namespace: Namespace) -> bool {
+        self.record.spec.share.contains(&namespace)
+    }
+
     pub(super) fn is_there(&self) -> bool {
         self.state().phase == Phase::There
     }
@@ -110,21 +115,6 @@ impl Cell {
                 Some(run) if run.is_running() => changed.await,
                 run => return run,
             }
-        }
-    }
-
-    /// Takes over what the shim has written; what is older than what is known changes nothing.
-    pub(super) fn take(&self, record: ExecutableRecord) {
-        let mut state = self.state();
-        if state.closed {
-            return;
-        }
-        let known = state.executables.get(&record.name);
-        let age = |record: &ExecutableRecord| (record.runs, record.run.end.is_some());
-        if known.is_none_or(|known| age(known) < age(&record)) {
-            state.executables.insert(record.name.clone(), record);
-            drop(state);
-            self.changed.notify_waiters();
         }
     }
 }

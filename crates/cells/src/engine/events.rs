@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use super::Inner;
-use super::cell::{Cell, Told};
+use super::cell::{Cell, State, Told};
 use crate::name::{CellName, ExecutableName};
-use crate::record::{HowEnded, Run};
+use crate::record::{ExecutableRecord, HowEnded, Run};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellEvent {
@@ -32,39 +32,62 @@ pub trait CellEvents: Send + Sync + fmt::Debug + 'static {
 }
 
 impl Inner {
-    /// Tells what has not been told of an executable. Blocks on the disk.
-    pub(super) fn tell(&self, cell: &Cell, name: &ExecutableName) {
-        // Held to the end: two who look at once must not both tell.
-        let mut state = cell.state();
-        let Some(record) = state.executables.get(name) else {
+    /// Takes over what the shim has written, and tells what is new in it; what is older than what
+    /// is known changes nothing. Blocks on the disk.
+    pub(super) fn take(&self, cell: &Cell, record: ExecutableRecord) {
+        self.take_into(cell, &mut cell.state(), record);
+    }
+
+    pub(super) fn take_into(&self, cell: &Cell, state: &mut State, record: ExecutableRecord) {
+        if state.closed {
             return;
-        };
-        let (runs, run) = (record.runs, record.run);
-        let told = state.told.get(name).filter(|told| told.runs == runs);
+        }
+        let known = state.executables.get(&record.name);
+        let age = |record: &ExecutableRecord| (record.runs, record.run.end.is_some());
+        if known.is_some_and(|known| age(known) >= age(&record)) {
+            return;
+        }
+        // Told before anybody can act on it: the next run would hide the end of this one.
+        self.tell(cell, state, &record);
+        state.executables.insert(record.name.clone(), record);
+        cell.changed.notify_waiters();
+    }
+
+    fn tell(&self, cell: &Cell, state: &mut State, record: &ExecutableRecord) {
         let now = Told {
-            runs,
-            ended: run.end.is_some(),
+            runs: record.runs,
+            ended: record.run.end.is_some(),
         };
-        if told == Some(&now) {
+        let told = state.told.get(&record.name).copied();
+        if told == Some(now) {
             return;
         }
-        if told.is_none() {
-            self.events.tell(CellEvent::Started {
-                cell: cell.name().clone(),
-                executable: name.clone(),
-                run,
-            });
+        // Of what was never told of, only what is: earlier runs are not news.
+        let told = told.unwrap_or(Told {
+            runs: record.runs.saturating_sub(1),
+            ended: true,
+        });
+        for (number, run) in record.numbered_runs() {
+            let (cell, executable) = (cell.name(), &record.name);
+            if number > told.runs {
+                self.events.tell(CellEvent::Started {
+                    cell: cell.clone(),
+                    executable: executable.clone(),
+                    run: *run,
+                });
+            }
+            let is_told = (number, true) <= (told.runs, told.ended);
+            if let Some(end) = run.end.filter(|_| !is_told) {
+                self.events.tell(CellEvent::Ended {
+                    cell: cell.clone(),
+                    executable: executable.clone(),
+                    run: *run,
+                    how: end.how,
+                });
+            }
         }
-        if let Some(end) = run.end {
-            self.events.tell(CellEvent::Ended {
-                cell: cell.name().clone(),
-                executable: name.clone(),
-                run,
-                how: end.how,
-            });
-        }
-        state.told.insert(name.clone(), now);
-        let line = serde_json::to_vec(&(name, now)).map_err(io::Error::other);
+        state.told.insert(record.name.clone(), now);
+        let line = serde_json::to_vec(&(&record.name, now)).map_err(io::Error::other);
         let noted = line.and_then(|mut line| {
             line.push(b'\n');
             let path = self.places.told(cell.name());

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::name::{CellName, ExecutableName};
+use crate::record;
 
 /// No label of a cell begins with it.
 const OWN: &str = "_";
@@ -63,11 +64,19 @@ impl Places {
         self.executables.join(format!("{}.json", name.key(cell)))
     }
 
+    /// The same, and what its writer leaves of it when it is killed in between.
+    fn files_of(&self, cell: &CellName, name: &ExecutableName) -> [PathBuf; 2] {
+        let record = self.executable(cell, name);
+        [record::temporary(&record), record]
+    }
+
     /// Removes the record and the log of an executable.
     pub(super) fn forget(&self, cell: &CellName, name: &ExecutableName) -> io::Result<()> {
-        match fs::remove_file(self.executable(cell, name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        for file in self.files_of(cell, name) {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         remove_directory(&self.logs.join(name.key(cell)))
     }
@@ -118,6 +127,12 @@ pub(super) fn shim_group(cell: &CellName) -> String {
 }
 
 pub(super) const SHIM_GROUPS: &str = SHIMS;
+
+/// Whether a control group inside a cell's is that of an executable, not of a nested cell.
+pub(super) fn is_of_executable(group: &str) -> bool {
+    let name = group.rsplit('/').next();
+    name.is_some_and(|name| name.starts_with(OWN))
+}
 
 /// The control group of one executable and all it starts.
 pub(super) fn executable_group(cell: &CellName, name: &ExecutableName) -> String {

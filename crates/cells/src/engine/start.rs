@@ -61,7 +61,7 @@ impl Starting<'_> {
         // Whether it runs already is for the shim to say, which knows it first.
         let groups = self.inner.cgroups()?;
         let group = executable_group(self.cell.name(), &self.executable);
-        match groups.create(&group, &Limits::default()) {
+        match groups.create_anew(&group, &Limits::default()) {
             // What the run before has left in it stays with its name.
             Ok(()) | Err(CgroupError::Exists { .. }) => {}
             Err(error) => return Err(CellError::Cgroup(error)),
@@ -74,8 +74,7 @@ impl Starting<'_> {
         let record = started?;
         let run = record.run;
         // As the shim has written it: whoever asks next need not wait for it to be read.
-        self.cell.take(record);
-        self.inner.tell(self.cell, &self.executable);
+        self.inner.take(self.cell, record);
         self.forget_oldest();
         Ok(run)
     }
@@ -105,6 +104,9 @@ impl Starting<'_> {
     }
 
     fn ask(&self, groups: &Cgroups, group: &str) -> Result<ExecutableRecord, CellError> {
+        if groups.is_full(group) {
+            return Err(self.too_many());
+        }
         let entry = groups.entry(group).map_err(CellError::Cgroup)?;
         let memory = groups.memory_kills(self.cell.name().as_str());
         let limits = *lock(&self.inner.logs_limits);
@@ -160,7 +162,7 @@ impl Starting<'_> {
         groups
             .create_outer(SHIM_GROUPS)
             .map_err(CellError::Cgroup)?;
-        match groups.create(&group, &Limits::default()) {
+        match groups.create_anew(&group, &Limits::default()) {
             Ok(()) | Err(CgroupError::Exists { .. }) => {}
             Err(error) => return Err(CellError::Cgroup(error)),
         }
@@ -223,6 +225,12 @@ impl Starting<'_> {
         }
     }
 
+    fn too_many(&self) -> CellError {
+        CellError::TooManyProcesses {
+            cell: self.cell.name().clone(),
+        }
+    }
+
     fn not_started(&self, step: Step, source: io::Error) -> CellError {
         let path = || self.spec.words.first().cloned().unwrap_or_default();
         let step = match (step, source.kind()) {
@@ -242,11 +250,7 @@ impl Starting<'_> {
                 let path = self.spec.working_directory.clone().unwrap_or_default();
                 return CellError::WorkingDirectory { path, source };
             }
-            (Step::Fork, io::ErrorKind::WouldBlock) => {
-                return CellError::TooManyProcesses {
-                    cell: self.cell.name().clone(),
-                };
-            }
+            (Step::Fork, io::ErrorKind::WouldBlock) => return self.too_many(),
             (Step::Fork, _) => "fork",
             (Step::Group, _) => "enter its control group",
             (Step::Users, _) => "have users of its own",

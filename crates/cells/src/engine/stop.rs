@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::time::timeout;
 
 use super::cell::Cell;
@@ -91,15 +91,8 @@ async fn stop_one(
     let running = record.map(|record| record.run).filter(Run::is_running);
     let signal = how.signal.unwrap_or(Signal::TERM);
     let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
-    inner
-        .with_groups(cell.name(), &group, move |groups, group| {
-            groups.signal(group, signal)
-        })
-        .await?;
-    if timeout(grace, inner.until_empty(cell.name(), &group))
-        .await
-        .is_err()
-    {
+    let asked = inner.until_empty(cell.name(), &group, Some(signal));
+    if timeout(grace, asked).await.is_err() {
         inner
             .with_groups(cell.name(), &group, |groups, group| groups.kill(group))
             .await?;
@@ -141,12 +134,26 @@ impl Inner {
         .await
     }
 
-    /// Waits until nothing is left in a group, by the ends of its processes.
-    async fn until_empty(self: &Arc<Self>, cell: &CellName, group: &str) -> Result<(), CellError> {
+    /// Waits until nothing is left in a group, by the ends of its processes. All of them are
+    /// asked to end by the signal, if there is one; also who is born after that, once those who
+    /// were there have ended: until then they may need them to.
+    async fn until_empty(
+        self: &Arc<Self>,
+        cell: &CellName,
+        group: &str,
+        signal: Option<Signal>,
+    ) -> Result<(), CellError> {
+        let mut asked = BTreeSet::new();
         loop {
             let pids = self.members(cell, group).await?;
             if pids.is_empty() {
                 return Ok(());
+            }
+            for pid in &pids {
+                if let Some(signal) = signal.filter(|_| asked.insert(pid.as_raw_nonzero())) {
+                    // It may have ended since.
+                    let _ = kill_process(*pid, signal);
+                }
             }
             for pid in pids {
                 // One that ended in between has nothing to wait for.
@@ -165,7 +172,7 @@ impl Inner {
         group: &str,
         what: &str,
     ) -> Result<(), CellError> {
-        let empty = timeout(LONGEST_END, self.until_empty(cell, group)).await;
+        let empty = timeout(LONGEST_END, self.until_empty(cell, group, None)).await;
         empty.unwrap_or_else(|_| {
             Err(CellError::Unkillable {
                 cell: cell.clone(),

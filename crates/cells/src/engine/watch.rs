@@ -12,8 +12,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 
 use super::Inner;
 use super::cell::{Cell, Shim};
+use super::places::is_of_executable;
 use crate::name::ExecutableName;
 use crate::record::{self, End, ExecutableRecord, HowEnded};
+use crate::spec::Namespace;
 
 /// Room for many names in one read.
 const EVENT_BUFFER: usize = 16 * 1024;
@@ -155,13 +157,25 @@ impl Inner {
         true
     }
 
-    /// Ends in the records what can no longer run.
+    /// Ends in the records what can no longer run, and what of it runs on where the host's
+    /// processes are shared: nobody reads its output or would see its end.
     pub(super) fn bury_executables(&self, cell: &Cell) {
+        if let (true, Ok(groups)) = (cell.shares(Namespace::Pid), self.cgroups()) {
+            for group in groups.inside(cell.name().as_str()) {
+                if is_of_executable(&group)
+                    && let Err(error) = groups.kill(&group)
+                {
+                    tracing::warn!(cell = %cell.name(), %error, "what is left cannot be ended");
+                }
+            }
+        }
         let known: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
         for name in known {
             // The shim may have written more than is known here before it ended.
             self.read_record(cell, &name);
-            let record = cell.state().executables.get(&name).cloned();
+            // Held to the end: whoever frees the cell takes the records first, and removes all.
+            let mut state = cell.state();
+            let record = state.executables.get(&name).cloned();
             let Some(mut record) = record.filter(|record| record.run.is_running()) else {
                 continue;
             };
@@ -173,8 +187,7 @@ impl Inner {
             if let Err(error) = record::write(&path, &record) {
                 tracing::warn!(cell = %cell.name(), %error, "the end of an executable is not kept");
             }
-            cell.take(record);
-            self.tell(cell, &name);
+            self.take_into(cell, &mut state, record);
         }
     }
 
@@ -191,8 +204,7 @@ impl Inner {
         let cell = self.cells().get(&record.cell).cloned();
         if let Some(cell) = cell {
             let (name, ended) = (record.name.clone(), !record.run.is_running());
-            cell.take(record);
-            self.tell(&cell, &name);
+            self.take(&cell, record);
             if ended {
                 self.remove_group(&cell, &name);
             }
@@ -218,8 +230,7 @@ impl Inner {
     pub(super) fn read_record(&self, cell: &Cell, name: &ExecutableName) {
         let read = record::read(&self.places.executable(cell.name(), name));
         if let Ok(record) = read {
-            cell.take(record);
-            self.tell(cell, name);
+            self.take(cell, record);
         }
     }
 

@@ -325,12 +325,17 @@ impl TestCells {
             .unwrap()
     }
 
-    /// The processes of a cell, those in nested cells included, by their numbers on the host.
-    pub fn processes_in(&self, cell: &str) -> Vec<i32> {
+    /// Where a group is, in the tree that says who belongs together.
+    pub fn group(&self, group: &str) -> PathBuf {
         let layout = self.settings.layout.as_ref().unwrap();
         let pids = layout.v1.get(&Controller::Pids);
         let tree = layout.unified.as_ref().or(pids).unwrap();
-        let mut open = vec![tree.join(&self.settings.cgroup).join(cell)];
+        tree.join(&self.settings.cgroup).join(group)
+    }
+
+    /// The processes of a cell, those in nested cells included, by their numbers on the host.
+    pub fn processes_in(&self, cell: &str) -> Vec<i32> {
+        let mut open = vec![self.group(cell)];
         let mut pids = Vec::new();
         while let Some(group) = open.pop() {
             let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();

@@ -12,4 +12,7 @@ mod child;
 mod confinement;
 mod harness;
 mod isolation;
+mod output;
+mod restart;
+mod robust;
 mod zygote;
