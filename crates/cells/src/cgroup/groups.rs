@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::births::Births;
 use super::layout::{Controller, Layout, Mode};
 use super::settings::{self, Setting};
 use crate::limits::Limits;
@@ -214,30 +215,6 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Whether a process more would be beyond a limit of the group or around it, for trees of
-    /// version 1: they refuse births, but let anybody in who was born elsewhere.
-    pub fn is_full(&self, group: &str) -> bool {
-        let Some(tree) = self.layout.v1.get(&Controller::Pids) else {
-            return false;
-        };
-        let own_root = tree.join(&self.root);
-        let path = self.path_in(tree, group);
-        let mut around = path.ancestors().take_while(|at| *at != own_root);
-        around.any(|at| {
-            let number = |file: &str| -> Option<usize> {
-                let text = fs::read_to_string(at.join(file)).ok()?;
-                text.trim().parse().ok()
-            };
-            // Without a limit it says `max`.
-            let most = number("pids.max");
-            most.is_some_and(|most| {
-                let now = number("pids.current").unwrap_or(0);
-                // Those that have ended are counted until somebody takes notice.
-                now >= most && threads_below(at) >= most
-            })
-        })
-    }
-
     /// Makes a group that only holds others, if it is not there.
     pub fn create_outer(&self, group: &str) -> Result<(), CgroupError> {
         let path = self.path_in(&self.members_tree(), group);
@@ -272,8 +249,7 @@ impl Cgroups {
             .join("cgroup.procs");
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
-            // Between its last process and its removal a group reads as gone.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if is_gone(&error) => return Ok(Vec::new()),
             Err(error) => return Err(failed("read", &file)(error)),
         };
         let pid = |line: &str| line.parse().ok().and_then(Pid::from_raw);
@@ -358,42 +334,10 @@ impl Cgroups {
     }
 }
 
-/// How many threads live in a group of version 1 and in those nested in it.
-fn threads_below(group: &Path) -> usize {
-    let own = fs::read_to_string(group.join("tasks")).unwrap_or_default();
-    let inside = fs::read_dir(group).into_iter().flatten().flatten();
-    let nested = inside
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir());
-    own.lines().count() + nested.map(|group| threads_below(&group)).sum::<usize>()
-}
-
-/// Holds back new processes of a group while those that are there are killed, where its tree can:
-/// whoever forks faster than it is found would never be gone.
-struct Births {
-    limit: PathBuf,
-    before: Option<String>,
-}
-
-impl Births {
-    fn forbid(group: &Path) -> Self {
-        let limit = group.join("pids.max");
-        let before = fs::read_to_string(&limit).ok();
-        if before.is_some() {
-            let _ = write(&limit, "0");
-        }
-        Self { limit, before }
-    }
-
-    fn allow(self) {
-        if let Some(before) = self.before {
-            let _ = write(&self.limit, before.trim());
-        }
-    }
-}
-
+/// Whether a group was removed while, or before, a file of it was in use.
 fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+    let removed = rustix::io::Errno::NODEV.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(removed)
 }
 
 /// Kills a process; what is returned tells when it has ended.
@@ -403,7 +347,7 @@ fn kill_by_handle(pid: Pid) -> Option<OwnedFd> {
     Some(handle)
 }
 
-fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
+pub(super) fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
     let written = OpenOptions::new()
         .write(true)
         .open(path)

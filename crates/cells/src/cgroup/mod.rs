@@ -1,5 +1,6 @@
 //! Control groups: the kernel's own bookkeeping of what belongs together and what it may use.
 
+mod births;
 mod entry;
 mod groups;
 mod layout;

@@ -2,7 +2,6 @@
 //! of a machine that was restarted.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::Inner;
 use super::cell::{Cell, Phase, Shim};
-use super::places::{remove_directory, shim_group};
+use super::places::{remove_directory, remove_file, shim_group};
 use crate::cgroup::CgroupError;
 use crate::name::ExecutableName;
 use crate::record::{self, CellRecord, ExecutableRecord, TEMPORARY};
@@ -72,8 +71,8 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.ends_with(TEMPORARY) {
             // Perhaps being written this very moment by a shim: then it cannot be renamed, and
-            // is tried again.
-            fs::remove_file(&path)?;
+            // is tried again; or it was renamed just now.
+            remove_file(&path)?;
             continue;
         }
         let record = match record::read::<ExecutableRecord>(&path) {
@@ -89,7 +88,7 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
             // One that cannot be read: what belongs to it is left alone with it.
             None if inner.places.of_cell(&record.cell).exists() => {}
             // Its cell was being freed.
-            None => fs::remove_file(&path)?,
+            None => remove_file(&path)?,
         }
     }
     Ok(())

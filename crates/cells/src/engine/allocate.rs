@@ -28,8 +28,7 @@ pub(super) async fn allocate(
     let (cell, order) = loop {
         match reserve(&inner, &record)? {
             Reserved::Ours(cell, order) => break (cell, order),
-            // The one before is on its way out.
-            Reserved::Wait(cell) => drop(cell.order.lock().await),
+            Reserved::Wait(cell) => cell.until_settled().await,
         }
     };
     let worker = Arc::clone(&inner);
@@ -41,10 +40,11 @@ pub(super) async fn allocate(
                 if state.phase == Phase::Making {
                     state.phase = Phase::There;
                 }
+                drop(state);
+                cell.changed.notify_waiters();
             }
             Err(_) => {
-                cell.state().phase = Phase::Gone;
-                worker.cells().remove(cell.name());
+                worker.forget(&cell);
                 worker.remove_roots();
             }
         }
@@ -59,6 +59,7 @@ pub(super) async fn allocate(
 
 enum Reserved {
     Ours(Arc<Cell>, tokio::sync::OwnedMutexGuard<()>),
+    /// One of that name is coming or going.
     Wait(Arc<Cell>),
 }
 
@@ -73,8 +74,9 @@ fn reserve(inner: &Inner, record: &CellRecord) -> Result<Reserved, CellError> {
     if let Some(cell) = cells.get(&record.name) {
         let phase = cell.state().phase;
         return match phase {
-            Phase::Freeing | Phase::Gone => Ok(Reserved::Wait(Arc::clone(cell))),
-            Phase::Making | Phase::There => Err(CellError::CellExists {
+            // Said to be there before it is, it could not be found by whoever was told so.
+            Phase::Making | Phase::Freeing | Phase::Gone => Ok(Reserved::Wait(Arc::clone(cell))),
+            Phase::There => Err(CellError::CellExists {
                 cell: record.name.clone(),
             }),
         };

@@ -19,7 +19,7 @@ pub(super) struct Cell {
     /// Whoever makes, starts something in, or frees the cell.
     pub(super) order: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<State>,
-    /// An executable has started or ended.
+    /// An executable has started or ended, or the cell is there, or there no more.
     pub(super) changed: Notify,
 }
 
@@ -32,6 +32,23 @@ pub(super) struct State {
     pub(super) told: BTreeMap<ExecutableName, Told>,
     /// Its records are being removed: none is taken over any more.
     pub(super) closed: bool,
+    /// What is being started now.
+    pub(super) starting: Option<ExecutableName>,
+    /// What is being stopped now, and by how many at once.
+    pub(super) stopping: BTreeMap<ExecutableName, usize>,
+}
+
+impl State {
+    /// A run of an executable, by when it was started.
+    fn run(&self, executable: &ExecutableName, started: i64) -> Option<Run> {
+        let runs = self.executables.get(executable)?.all_runs();
+        runs.into_iter().find(|run| run.started == started).copied()
+    }
+
+    /// Whoever frees the cell removes its files: nobody else may write any.
+    pub(super) fn is_being_freed(&self) -> bool {
+        matches!(self.phase, Phase::Freeing | Phase::Gone)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +87,8 @@ impl Cell {
                 executables: BTreeMap::new(),
                 told: BTreeMap::new(),
                 closed: false,
+                starting: None,
+                stopping: BTreeMap::new(),
             }),
             changed: Notify::new(),
         }
@@ -92,28 +111,36 @@ impl Cell {
         self.state().phase == Phase::There
     }
 
-    /// A run of an executable, by when it was started; `None` if nothing is known of it any more.
-    pub(super) fn run(&self, executable: &ExecutableName, started: i64) -> Option<Run> {
-        let state = self.state();
-        let record = state.executables.get(executable)?;
-        record
-            .all_runs()
-            .find(|run| run.started == started)
-            .copied()
-    }
-
-    /// Waits until a run has ended and it is known how, or nothing is known of it any more.
+    /// Waits until a run of an executable, told by when it was started, has ended and it is known
+    /// how; `None` if nothing is known of it any more.
     pub(super) async fn until_ended(
         &self,
         executable: &ExecutableName,
         started: i64,
     ) -> Option<Run> {
+        let ended = |state: &mut State| match state.run(executable, started) {
+            Some(run) if run.is_running() => None,
+            run => Some(run),
+        };
+        self.when(ended).await
+    }
+
+    /// Waits until it is known whether the cell is there or not.
+    pub(super) async fn until_settled(&self) {
+        let settled =
+            |state: &mut State| matches!(state.phase, Phase::There | Phase::Gone).then_some(());
+        self.when(settled).await;
+    }
+
+    /// Waits until its state is as it is looked for.
+    pub(super) async fn when<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             // Before looking, so that no change in between is missed.
             let changed = self.changed.notified();
-            match self.run(executable, started) {
-                Some(run) if run.is_running() => changed.await,
-                run => return run,
+            let found = ready(&mut self.state());
+            match found {
+                Some(found) => return found,
+                None => changed.await,
             }
         }
     }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use super::Inner;
-use super::cell::{Cell, State, Told};
+use super::cell::{Cell, Phase, State, Told};
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, HowEnded, Run};
 
@@ -35,11 +35,8 @@ impl Inner {
     /// Takes over what the shim has written, and tells what is new in it; what is older than what
     /// is known changes nothing. Blocks on the disk.
     pub(super) fn take(&self, cell: &Cell, record: ExecutableRecord) {
-        self.take_into(cell, &mut cell.state(), record);
-    }
-
-    pub(super) fn take_into(&self, cell: &Cell, state: &mut State, record: ExecutableRecord) {
-        if state.closed {
+        let mut state = cell.state();
+        if state.closed || state.phase == Phase::Gone {
             return;
         }
         let known = state.executables.get(&record.name);
@@ -48,8 +45,9 @@ impl Inner {
             return;
         }
         // Told before anybody can act on it: the next run would hide the end of this one.
-        self.tell(cell, state, &record);
+        self.tell(cell, &mut state, &record);
         state.executables.insert(record.name.clone(), record);
+        drop(state);
         cell.changed.notify_waiters();
     }
 
@@ -87,6 +85,9 @@ impl Inner {
             }
         }
         state.told.insert(record.name.clone(), now);
+        if state.is_being_freed() {
+            return;
+        }
         let line = serde_json::to_vec(&(&record.name, now)).map_err(io::Error::other);
         let noted = line.and_then(|mut line| {
             line.push(b'\n');

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::cell::{Cell, Phase};
 use super::error::CellError;
-use super::places::{SHIM_GROUPS, remove_directory, shim_group};
+use super::places::{SHIM_GROUPS, shim_group};
 use super::stop::LONGEST_END;
 use super::{CellEvent, Inner, blocking};
 use crate::name::{CellName, ExecutableName};
@@ -23,17 +23,11 @@ pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellEr
             break;
         }
     }
-    for cell in &cells {
-        // What is still there can be freed again.
-        let mut state = cell.state();
-        if state.phase == Phase::Freeing {
-            state.phase = Phase::There;
-            state.closed = false;
-        }
-    }
-    let cleaner = Arc::clone(&inner);
     let _ = blocking(&name, move || {
-        cleaner.remove_roots();
+        for cell in &cells {
+            inner.give_back(cell);
+        }
+        inner.remove_roots();
         Ok(())
     })
     .await;
@@ -67,9 +61,7 @@ async fn dismantle(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError
     let name = cell.name().clone();
     blocking(&name, move || {
         remove(&inner, &cell)?;
-        cell.state().phase = Phase::Gone;
-        inner.cells().remove(cell.name());
-        cell.changed.notify_waiters();
+        inner.forget(&cell);
         drop(order);
         Ok(())
     })
@@ -146,19 +138,44 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
                 how: HowEnded::Lost,
             });
         }
-        inner.places.forget(name, &record.name).map_err(failed)?;
     }
-    remove_directory(&inner.places.of_cell(name)).map_err(failed)
+    inner.places.remove(name).map_err(failed)
 }
 
 impl Inner {
-    /// The groups that hold all others go with the last cell.
-    pub(super) fn remove_roots(&self) {
-        if !self.cells().is_empty() {
+    /// Nothing is left of the cell.
+    pub(super) fn forget(&self, cell: &Cell) {
+        // The next of that name can come from here on.
+        self.cells().remove(cell.name());
+        let mut state = cell.state();
+        state.phase = Phase::Gone;
+        state.executables.clear();
+        drop(state);
+        cell.changed.notify_waiters();
+    }
+
+    /// What could not be freed is there again, and can be freed again.
+    fn give_back(&self, cell: &Cell) {
+        let mut state = cell.state();
+        if state.phase != Phase::Freeing {
             return;
         }
-        if let Ok(groups) = self.cgroups() {
-            // Refused where a new cell has come meanwhile, which is right.
+        state.phase = Phase::There;
+        state.closed = false;
+        let has_shim = state.shim.is_some();
+        drop(state);
+        if !has_shim {
+            self.bury_executables(cell);
+        }
+        self.forget_dead_shim(cell);
+        cell.changed.notify_waiters();
+    }
+
+    /// The groups that hold all others go with the last cell.
+    pub(super) fn remove_roots(&self) {
+        // Held to the end: a new cell would need them.
+        let cells = self.cells();
+        if let (true, Ok(groups)) = (cells.is_empty(), self.cgroups()) {
             let _ = groups.remove(SHIM_GROUPS);
             let _ = groups.remove("");
         }

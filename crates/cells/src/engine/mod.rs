@@ -15,6 +15,7 @@ mod programs;
 mod start;
 mod status;
 mod stop;
+mod turns;
 mod watch;
 
 use std::collections::BTreeMap;

@@ -15,6 +15,8 @@ use crate::record;
 /// No label of a cell begins with it.
 const OWN: &str = "_";
 const SHIMS: &str = "_shims";
+/// The socket of a cell's shim.
+const CONTROL: &str = "control";
 
 /// The directories of cells, all root's alone.
 #[derive(Debug)]
@@ -73,22 +75,43 @@ impl Places {
     /// Removes the record and the log of an executable.
     pub(super) fn forget(&self, cell: &CellName, name: &ExecutableName) -> io::Result<()> {
         for file in self.files_of(cell, name) {
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_file(&file)?;
         }
         remove_directory(&self.logs.join(name.key(cell)))
+    }
+
+    /// Removes all that is there of a cell. Its record goes last: until then a daemon that dies
+    /// finds it again.
+    pub(super) fn remove(&self, cell: &CellName) -> io::Result<()> {
+        let own = self.of_cell(cell);
+        // Without a shim nothing else was ever made for it.
+        if own.join(CONTROL).exists() {
+            // Not by the executables that are known: a shim may have been killed when it had only
+            // begun with one.
+            let prefix = format!("{}_", cell.key());
+            for directory in [&self.executables, &self.logs] {
+                for entry in directory.read_dir()? {
+                    let entry = entry?;
+                    let name = entry.file_name();
+                    if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) {
+                        continue;
+                    }
+                    if entry.file_type()?.is_dir() {
+                        remove_directory(&entry.path())?;
+                    } else {
+                        remove_file(&entry.path())?;
+                    }
+                }
+            }
+        }
+        remove_directory(&own)
     }
 
     /// Waits for the daemon of now and of later.
     pub(super) fn listen(&self, cell: &CellName) -> io::Result<UnixListener> {
         let directory = open_directory(&self.of_cell(cell))?;
         let path = control(&directory);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_file(&path)?;
         UnixListener::bind(path)
     }
 
@@ -100,7 +123,7 @@ impl Places {
 
 /// Through its directory's descriptor: the path of a socket is 108 bytes at most.
 fn control(directory: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/control", directory.as_raw_fd()))
+    PathBuf::from(format!("/proc/self/fd/{}/{CONTROL}", directory.as_raw_fd()))
 }
 
 pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
@@ -115,6 +138,14 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
 /// Removes a directory with all that is in it; one that is gone already is fine.
 pub(super) fn remove_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a file; one that is gone already is fine.
+pub(super) fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

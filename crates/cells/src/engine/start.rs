@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::cell::{Cell, Shim};
 use super::error::CellError;
-use super::places::{SHIM_GROUPS, executable_group, open_directory, shim_group};
+use super::places::{SHIM_GROUPS, executable_group, open_directory, remove_directory, shim_group};
+use super::turns::StartTurn;
 use super::{Inner, blocking, lock, programs};
 use crate::cgroup::{CgroupError, Cgroups};
 use crate::frame;
@@ -31,7 +32,12 @@ pub(super) async fn start(
 ) -> Result<Run, CellError> {
     spec.check()?;
     let cell = inner.find(&name)?;
-    let order = Arc::clone(&cell.order).lock_owned().await;
+    let Some(turn) = StartTurn::take(&cell, &executable).await else {
+        return Err(CellError::Running {
+            cell: name,
+            executable,
+        });
+    };
     if !cell.is_there() {
         return Err(CellError::NoSuchCell { cell: name });
     }
@@ -43,7 +49,7 @@ pub(super) async fn start(
             spec,
         };
         let started = starting.run();
-        drop(order);
+        drop(turn);
         started
     })
     .await
@@ -128,7 +134,7 @@ impl Starting<'_> {
         self.ensure_shim(groups)?;
         let answer = match self.call(&request, &fds) {
             // A shim that ended meanwhile is replaced, once.
-            Err(_) if self.inner.forget_dead_shim(self.cell) => {
+            Err(_) if self.shim_is_gone() => {
                 self.ensure_shim(groups)?;
                 self.call(&request, &fds)
             }
@@ -138,6 +144,11 @@ impl Starting<'_> {
             cell: self.cell.name().clone(),
             source,
         })?)
+    }
+
+    /// Whoever watches over it may have noticed first.
+    fn shim_is_gone(&self) -> bool {
+        self.inner.forget_dead_shim(self.cell) || self.cell.state().shim.is_none()
     }
 
     fn call(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<Reply> {
@@ -207,6 +218,7 @@ impl Starting<'_> {
             Reply::Started(record) => Ok(*record),
             Reply::Running => Err(self.running()),
             Reply::NotStarted { step, errno } => {
+                self.forget_log();
                 Err(self.not_started(step, io::Error::from_raw_os_error(errno)))
             }
             Reply::NotIsolated { what, errno } => Err(CellError::NotIsolated {
@@ -215,6 +227,17 @@ impl Starting<'_> {
                 source: io::Error::from_raw_os_error(errno),
             }),
             Reply::Failed { what } => Err(CellError::Shim { cell: cell(), what }),
+        }
+    }
+
+    /// What never ran has no output to keep, and no record by which its log would be found.
+    fn forget_log(&self) {
+        if self.cell.state().executables.contains_key(&self.executable) {
+            return;
+        }
+        let log = self.executable.key(self.cell.name());
+        if let Err(error) = remove_directory(&self.inner.places.logs.join(log)) {
+            tracing::warn!(cell = %self.cell.name(), %error, "an empty log is left");
         }
     }
 

@@ -33,7 +33,9 @@ pub use cgroup::Usage;
 impl Cells {
     /// Every cell, those that others are nested in before what is nested.
     pub fn list(&self) -> Vec<CellStatus> {
-        let cells: Vec<Arc<Cell>> = self.0.cells().values().cloned().collect();
+        // Held to the end: a cell is freed with all that are nested in it, and is never seen
+        // without them.
+        let cells = self.0.cells();
         let status = |cell: &Arc<Cell>| {
             let state = cell.state();
             (state.phase == Phase::There).then(|| CellStatus {
@@ -46,7 +48,7 @@ impl Cells {
                 executables: state.executables.values().cloned().collect(),
             })
         };
-        cells.iter().filter_map(status).collect()
+        cells.values().filter_map(status).collect()
     }
 
     /// The latest run that had this number on the host.

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use super::cell::Cell;
 use super::error::CellError;
 use super::places::executable_group;
+use super::turns::StopTurn;
 use super::{Inner, blocking, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
-use crate::record::Run;
 use crate::sys;
 
 /// A killed process ends at once, unless the kernel waits for something, such as a dead disk.
@@ -86,9 +86,12 @@ async fn stop_one(
     executable: ExecutableName,
     how: StopHow,
 ) -> Result<(), CellError> {
+    let _turn = StopTurn::take(cell, &executable).await;
     let group = executable_group(cell.name(), &executable);
-    let record = cell.state().executables.get(&executable).cloned();
-    let running = record.map(|record| record.run).filter(Run::is_running);
+    let running = cell.state().running(&executable);
+    if running.is_none() && inner.members(cell.name(), &group).await?.is_empty() {
+        return Ok(());
+    }
     let signal = how.signal.unwrap_or(Signal::TERM);
     let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
     let asked = inner.until_empty(cell.name(), &group, Some(signal));

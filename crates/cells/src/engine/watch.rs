@@ -144,10 +144,9 @@ impl Inner {
     pub(super) fn forget_dead_shim(&self, cell: &Cell) -> bool {
         {
             let mut state = cell.state();
-            let Some(shim) = &state.shim else {
-                return false;
-            };
-            if !has_ended(&shim.pidfd) {
+            let ended = state.shim.as_ref().map(|shim| has_ended(&shim.pidfd));
+            // Whoever frees the cell has ended it.
+            if ended != Some(true) || state.is_being_freed() {
                 return false;
             }
             state.shim = None;
@@ -173,22 +172,31 @@ impl Inner {
         for name in known {
             // The shim may have written more than is known here before it ended.
             self.read_record(cell, &name);
-            // Held to the end: whoever frees the cell takes the records first, and removes all.
-            let mut state = cell.state();
-            let record = state.executables.get(&name).cloned();
-            let Some(mut record) = record.filter(|record| record.run.is_running()) else {
+            let Some(record) = self.bury(cell, &name) else {
                 continue;
             };
-            record.run.end = Some(End {
-                at: mainstay_journal::Timestamp::now().as_nanos(),
-                how: HowEnded::Lost,
-            });
-            let path = self.places.executable(cell.name(), &name);
-            if let Err(error) = record::write(&path, &record) {
-                tracing::warn!(cell = %cell.name(), %error, "the end of an executable is not kept");
-            }
-            self.take_into(cell, &mut state, record);
+            self.take(cell, record);
         }
+    }
+
+    /// Writes that an executable was lost, if it ran.
+    fn bury(&self, cell: &Cell, name: &ExecutableName) -> Option<ExecutableRecord> {
+        // Held to the end: a record must not be written when it has just been removed.
+        let state = cell.state();
+        let record = state.executables.get(name);
+        let mut record = record.filter(|record| record.run.is_running())?.clone();
+        if state.is_being_freed() {
+            return None;
+        }
+        record.run.end = Some(End {
+            at: mainstay_journal::Timestamp::now().as_nanos(),
+            how: HowEnded::Lost,
+        });
+        let path = self.places.executable(cell.name(), name);
+        if let Err(error) = record::write(&path, &record) {
+            tracing::warn!(cell = %cell.name(), %error, "the end of an executable is not kept");
+        }
+        Some(record)
     }
 
     /// Takes over the record in a file of that name.
@@ -203,11 +211,11 @@ impl Inner {
         };
         let cell = self.cells().get(&record.cell).cloned();
         if let Some(cell) = cell {
-            let (name, ended) = (record.name.clone(), !record.run.is_running());
-            self.take(&cell, record);
-            if ended {
-                self.remove_group(&cell, &name);
-            }
+            // Once more: what was read may be of an earlier cell of that name, but its files were
+            // gone before this one was there.
+            self.read_record(&cell, &record.name);
+            // Does nothing while it runs.
+            self.remove_group(&cell, &record.name);
         }
     }
 
