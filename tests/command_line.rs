@@ -22,6 +22,8 @@ fn help_has_examples_and_exit_codes() {
         "events",
         "logs",
         "top",
+        "run",
+        "cell",
         "du",
         "netstat",
         "config",
@@ -77,6 +79,20 @@ fn bad_usage_says_so_and_exits_with_2() {
     cli()
         .run(["logs", "mainstay", "--since", "yesterday-ish"])
         .failed(2);
+    for (args, word) in [
+        (&["run"][..], "COMMAND"),
+        (&["run", "true"], "true"),
+        (&["run", "--memory", "lots", "--", "true"], "--memory"),
+        (&["run", "--env", "NAME", "--", "true"], "NAME=VALUE"),
+        (&["run", "--workdir", "tmp", "--", "true"], "absolute"),
+        (&["cell", "allocate", "a", "--io", "/dev/sda"], "rbps"),
+        (&["cell", "start", "a", "--", "true"], "NAME"),
+        (&["cell", "stop", "a", "--signal", "STOPPIT"], "TERM"),
+        (&["cell", "free"], "NAME"),
+    ] {
+        let said = cli().run(args).failed(2);
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
 }
 
 #[test]

@@ -109,15 +109,20 @@ impl Run {
 
 /// Replaces `path` as a whole.
 pub(crate) fn write<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(TEMPORARY);
-    let new = PathBuf::from(name);
+    let new = temporary(path);
     let bytes = serde_json::to_vec(record).map_err(io::Error::other)?;
     let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// What is written first and then called `path`.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    PathBuf::from(name)
 }
 
 /// The ending of a file that is being written; one that stayed was never finished.

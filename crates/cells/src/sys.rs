@@ -144,7 +144,8 @@ pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
         *to = from.cast_signed();
     }
-    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    const UP: libc::c_short = 1;
+    request.ifr_ifru.ifru_flags = UP;
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the request is what this command reads, and outlives the call.
     let done = unsafe { libc::ioctl(fd, libc::SIOCSIFFLAGS, ptr::from_ref(&request)) };

@@ -117,16 +117,30 @@ pub(crate) fn write_record(
     partial: bool,
     text: &[u8],
 ) {
-    out.reserve(Timestamp::TEXT_LEN + 11 + text.len());
-    out.extend_from_slice(&time.format());
-    out.extend_from_slice(match (stream, partial) {
-        (Stream::Stdout, false) => b" stdout F ",
-        (Stream::Stdout, true) => b" stdout P ",
-        (Stream::Stderr, false) => b" stderr F ",
-        (Stream::Stderr, true) => b" stderr P ",
-    });
-    out.extend_from_slice(text);
-    out.push(b'\n');
+    Header::new(time, stream).write(out, partial, text);
+}
+
+/// What stands before the text of every record of one time and stream, made once for all of them.
+struct Header([u8; HEADER_LEN]);
+
+const HEADER_LEN: usize = Timestamp::TEXT_LEN + b" stdout F ".len();
+
+impl Header {
+    fn new(time: Timestamp, stream: Stream) -> Self {
+        let mut bytes = [b' '; HEADER_LEN];
+        let (head, rest) = bytes.split_at_mut(Timestamp::TEXT_LEN);
+        head.copy_from_slice(&time.format());
+        rest[1..7].copy_from_slice(stream.as_str().as_bytes());
+        Self(bytes)
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>, partial: bool, text: &[u8]) {
+        self.0[HEADER_LEN - 2] = if partial { b'P' } else { b'F' };
+        out.reserve(HEADER_LEN + text.len() + 1);
+        out.extend_from_slice(&self.0);
+        out.extend_from_slice(text);
+        out.push(b'\n');
+    }
 }
 
 /// Appends a whole line as one record, or as several if it is long or holds newlines. With
@@ -138,6 +152,7 @@ pub(crate) fn write_line(
     line: &[u8],
     unfinished: bool,
 ) {
+    let mut header = Header::new(time, stream);
     let mut rest = line;
     loop {
         let len = line_len(rest);
@@ -148,11 +163,11 @@ pub(crate) fn write_line(
         rest = &rest[len..];
         let mut pieces = text.chunks(MAX_TEXT).peekable();
         if text.is_empty() {
-            write_record(out, time, stream, unfinished && !ended, b"");
+            header.write(out, unfinished && !ended, b"");
         }
         while let Some(piece) = pieces.next() {
             let goes_on = pieces.peek().is_some() || (unfinished && !ended);
-            write_record(out, time, stream, goes_on, piece);
+            header.write(out, goes_on, piece);
         }
         if !ended {
             return;

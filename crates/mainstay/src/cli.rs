@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    cat, completion, config, containers, cp, df, dmesg, du, events, free, health, logs, ls, man,
-    netstat, pki, ps, restart, serve, stats, top, version,
+    cat, cell, completion, config, containers, cp, df, dmesg, du, events, free, health, logs, ls,
+    man, netstat, pki, ps, restart, run, serve, stats, top, version,
 };
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
@@ -98,6 +98,9 @@ pub enum Command {
     Containers(containers::Containers),
     Stats(stats::Stats),
     Restart(restart::Restart),
+    Run(run::Run),
+    #[command(subcommand)]
+    Cell(cell::Cell),
     Ls(ls::Ls),
     Cat(cat::Cat),
     Cp(cp::Cp),

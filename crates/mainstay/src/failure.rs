@@ -7,27 +7,45 @@ use mainstay_api::common::Metadata;
 use mainstay_identity::tls::explain;
 use tonic::{Code, Status};
 
-/// Documented in docs/cli.md; a number never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Exit {
-    Failed = 1,
-    Usage = 2,
-    Unreachable = 3,
-    Tls = 4,
-    Refused = 5,
-    NotFound = 6,
-    NotServed = 7,
+    Failed,
+    Usage,
+    Unreachable,
+    Tls,
+    Refused,
+    NotFound,
+    NotServed,
     /// Some nodes answered, others did not.
-    Partial = 8,
-    Timeout = 9,
+    Partial,
+    Timeout,
     /// As a shell tells an end by SIGINT.
-    Interrupted = 130,
+    Interrupted,
     /// As a shell tells an end by SIGTERM.
-    Terminated = 143,
+    Terminated,
+    /// What a program ended with that was run on the node.
+    Program(u8),
 }
 
 impl Exit {
+    /// Documented in docs/cli.md; a number never changes its meaning.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Unreachable => 3,
+            Self::Tls => 4,
+            Self::Refused => 5,
+            Self::NotFound => 6,
+            Self::NotServed => 7,
+            Self::Partial => 8,
+            Self::Timeout => 9,
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
+            Self::Program(code) => code,
+        }
+    }
+
     /// What a call that ended with `code` means to a script.
     pub fn of(code: Code) -> Self {
         match code {
@@ -102,7 +120,7 @@ impl Failure {
             Said::Yes => {}
             Said::No => tell(&self.message),
         }
-        ExitCode::from(self.exit as u8)
+        ExitCode::from(self.exit.code())
     }
 }
 

@@ -1,14 +1,15 @@
 //! Our groups: made, limited, entered, emptied and removed, below one root of our own in each tree.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::births::Births;
 use super::layout::{Controller, Layout, Mode};
 use super::settings::{self, Setting};
 use crate::limits::Limits;
@@ -49,17 +50,8 @@ pub enum CgroupError {
 #[derive(Debug, Clone)]
 pub struct Cgroups {
     pub(super) layout: Layout,
-    mode: Mode,
-    root: PathBuf,
-}
-
-/// What a process needs to be born in a group.
-#[derive(Debug)]
-pub struct Entry {
-    /// The group itself, for `CLONE_INTO_CGROUP`; missing on machines with v1 alone.
-    pub unified: Option<File>,
-    /// Into each of these the process writes `0` before it does anything else.
-    pub procs: Vec<File>,
+    pub(super) mode: Mode,
+    pub(super) root: PathBuf,
 }
 
 impl Cgroups {
@@ -225,6 +217,8 @@ impl Cgroups {
         for tree in others.chain([&members]) {
             let path = self.path_in(tree, group);
             match fs::remove_dir(&path) {
+                // A file of the kernel's in a tree where we have no group.
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(failed("remove", &path)(error));
                 }
@@ -232,71 +226,6 @@ impl Cgroups {
             }
         }
         Ok(())
-    }
-
-    /// What a process needs to be born in the group: of each tree, the innermost directory around
-    /// it that is there.
-    pub fn entry(&self, group: &str) -> Result<Entry, CgroupError> {
-        let members = self.members_tree();
-        let unified = match &self.layout.unified {
-            Some(tree) => {
-                let path = self.path_in(tree, group);
-                Some(File::open(&path).map_err(failed("open", &path))?)
-            }
-            None => None,
-        };
-        let mut procs = Vec::new();
-        let mut seen = BTreeSet::new();
-        for tree in self.layout.v1.values().filter(|tree| seen.insert(*tree)) {
-            let path = self.path_in(tree, group);
-            let own_root = tree.join(&self.root);
-            // Not the root of all: it has no limits, and every such move costs time.
-            let around = path.ancestors().take_while(|at| *at != own_root);
-            if let Some(at) = around.into_iter().find(|at| at.is_dir()) {
-                procs.push(open_procs(at)?);
-            }
-        }
-        if unified.is_none() && procs.is_empty() {
-            let path = self.path_in(&members, group);
-            return Err(failed("open", &path)(io::ErrorKind::NotFound.into()));
-        }
-        Ok(Entry { unified, procs })
-    }
-
-    /// The same for a group without limits of its own or around it.
-    pub fn members_entry(&self, group: &str) -> Result<Entry, CgroupError> {
-        let path = self.path_in(&self.members_tree(), group);
-        if self.layout.unified.is_some() {
-            let unified = Some(File::open(&path).map_err(failed("open", &path))?);
-            return Ok(Entry {
-                unified,
-                procs: Vec::new(),
-            });
-        }
-        Ok(Entry {
-            unified: None,
-            procs: vec![open_procs(&path)?],
-        })
-    }
-
-    /// Whether a process more would be beyond a limit of the group or around it, for trees of
-    /// version 1: they refuse births, but let anybody in who was born elsewhere.
-    pub fn is_full(&self, group: &str) -> bool {
-        let Some(tree) = self.layout.v1.get(&Controller::Pids) else {
-            return false;
-        };
-        let own_root = tree.join(&self.root);
-        let path = self.path_in(tree, group);
-        let mut around = path.ancestors().take_while(|at| *at != own_root);
-        around.any(|at| {
-            let number = |file: &str| -> Option<u64> {
-                let text = fs::read_to_string(at.join(file)).ok()?;
-                text.trim().parse().ok()
-            };
-            // Without a limit it says `max`.
-            let most = number("pids.max");
-            most.is_some_and(|most| number("pids.current").is_some_and(|now| now >= most))
-        })
     }
 
     /// Makes a group that only holds others, if it is not there.
@@ -313,21 +242,6 @@ impl Cgroups {
         groups
             .map(|inside| format!("{group}/{}", inside.file_name().to_string_lossy()))
             .collect()
-    }
-
-    /// What counts the kills for lack of memory in the group or around it, if anything does.
-    pub fn memory_kills(&self, group: &str) -> Option<File> {
-        let (tree, file) = match self.mode {
-            Mode::V2 => (self.layout.unified.as_ref()?, "memory.events"),
-            Mode::V1 | Mode::Hybrid => (
-                self.layout.v1.get(&Controller::Memory)?,
-                "memory.oom_control",
-            ),
-        };
-        let own_root = tree.join(&self.root);
-        let path = self.path_in(tree, group);
-        let mut around = path.ancestors().take_while(|at| *at != own_root);
-        around.find_map(|at| File::open(at.join(file)).ok())
     }
 
     /// Whether a process is in any group of ours, or may have been: one that has ended cannot be
@@ -355,15 +269,6 @@ impl Cgroups {
         Ok(text.lines().filter_map(pid).collect())
     }
 
-    /// Sends a signal to every process in the group that is there now.
-    pub fn signal(&self, group: &str, signal: Signal) -> Result<(), CgroupError> {
-        for pid in self.processes(group)? {
-            // It may have ended since.
-            let _ = kill_process(pid, signal);
-        }
-        Ok(())
-    }
-
     /// Kills all processes of the group and of everything nested in it; those that are being born
     /// as well.
     pub fn kill(&self, group: &str) -> Result<(), CgroupError> {
@@ -372,26 +277,32 @@ impl Cgroups {
             return Ok(());
         }
         if self.layout.unified.is_some() {
-            let file = path.join("cgroup.kill");
-            if file.exists() {
-                return match write(&file, "1") {
-                    Err(CgroupError::Refused { source, .. }) if is_gone(&source) => Ok(()),
-                    written => written,
-                };
+            match write(&path.join("cgroup.kill"), "1") {
+                // An older kernel, or the group went with its last process.
+                Err(CgroupError::Refused { source, .. }) if is_gone(&source) => {}
+                killed => return killed,
             }
         }
-        // Without that file: until nobody is left who could have made another.
+        let births = Births::forbid(&path);
+        let killed = self.kill_in_rounds(&path);
+        births.allow();
+        killed
+    }
+
+    /// Until nobody is left who could have made another.
+    fn kill_in_rounds(&self, path: &Path) -> Result<(), CgroupError> {
         for _ in 0..MOST_ROUNDS {
-            let all = self.processes_below(&path)?;
+            let all = self.processes_below(path)?;
             if all.is_empty() {
                 return Ok(());
             }
-            for ended in all.into_iter().filter_map(kill_by_handle) {
+            let killed: Vec<OwnedFd> = all.into_iter().filter_map(kill_by_handle).collect();
+            for ended in killed {
                 let mut waiting = [PollFd::new(&ended, PollFlags::IN)];
                 let _ = poll(&mut waiting, Some(&LONGEST_END));
             }
         }
-        Err(failed("empty", &path)(io::ErrorKind::TimedOut.into()))
+        Err(failed("empty", path)(io::ErrorKind::TimedOut.into()))
     }
 
     fn processes_below(&self, path: &Path) -> Result<Vec<Pid>, CgroupError> {
@@ -436,13 +347,6 @@ impl Cgroups {
     }
 }
 
-fn open_procs(group: &Path) -> Result<File, CgroupError> {
-    let file = OpenOptions::new()
-        .write(true)
-        .open(group.join("cgroup.procs"));
-    file.map_err(failed("open", group))
-}
-
 /// Whether a group was removed while, or before, a file of it was in use.
 fn is_gone(error: &io::Error) -> bool {
     let removed = rustix::io::Errno::NODEV.raw_os_error();
@@ -456,7 +360,7 @@ fn kill_by_handle(pid: Pid) -> Option<OwnedFd> {
     Some(handle)
 }
 
-fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
+pub(super) fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
     let written = OpenOptions::new()
         .write(true)
         .open(path)

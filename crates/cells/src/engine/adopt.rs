@@ -1,6 +1,7 @@
 //! Finding again what is there: cells of a daemon that stopped, was killed or was replaced, and
 //! of a machine that was restarted.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use crate::record::{self, CellRecord, ExecutableRecord, TEMPORARY};
 pub(super) fn adopt(inner: &Inner) -> io::Result<()> {
     adopt_cells(inner)?;
     adopt_executables(inner)?;
-    sweep_logs(inner)?;
     let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
     for cell in cells {
         adopt_processes(inner, &cell);
     }
+    sweep_logs(inner)?;
     inner.remove_roots();
     Ok(())
 }
@@ -96,13 +97,33 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs whose cell is gone.
+/// Removes logs that belong to nothing: their cell is gone, or they were made for an executable
+/// that never ran. Where a shim lives it may be about to run.
 fn sweep_logs(inner: &Inner) -> io::Result<()> {
+    let mut keep = BTreeSet::new();
+    let mut known = BTreeSet::new();
+    let mut starting = BTreeSet::new();
+    for (name, cell) in inner.cells().iter() {
+        let state = cell.state();
+        keep.extend(
+            state
+                .executables
+                .keys()
+                .map(|executable| executable.key(name)),
+        );
+        known.insert(name.key());
+        starting.extend(state.shim.is_some().then(|| name.key()));
+    }
     for entry in inner.places.logs.read_dir()? {
         let entry = entry?;
         let name = entry.file_name();
-        let key = name.to_str().and_then(|name| name.split_once('_'));
-        if key.is_some_and(|(key, _)| !inner.places.cells.join(key).exists()) {
+        let Some((key, _)) = name.to_str().and_then(|name| name.split_once('_')) else {
+            continue;
+        };
+        // What belongs to a cell whose record cannot be read is left alone with it.
+        let unknown = !known.contains(key) && inner.places.cells.join(key).exists();
+        let is_kept = keep.contains(name.to_str().unwrap_or_default());
+        if !is_kept && !unknown && !starting.contains(key) {
             remove_directory(&entry.path())?;
         }
     }

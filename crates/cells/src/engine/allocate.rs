@@ -100,6 +100,12 @@ fn make(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
         source,
     };
     let directory = inner.places.of_cell(name);
+    if directory.exists() {
+        return Err(CellError::Unreadable {
+            cell: name.clone(),
+            path: directory,
+        });
+    }
     let made = make_directory(&directory)
         .and_then(|()| record::write(&inner.places.record(name), &cell.record))
         .map_err(failed)

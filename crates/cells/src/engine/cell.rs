@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use tokio::sync::Notify;
 
 use crate::name::{CellName, ExecutableName};
-use crate::record::{CellRecord, ExecutableRecord};
+use crate::record::{CellRecord, ExecutableRecord, Run};
 use crate::spec::Namespace;
 
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) executables: BTreeMap<ExecutableName, ExecutableRecord>,
     /// What of its executables has been told as events.
     pub(super) told: BTreeMap<ExecutableName, Told>,
+    /// Its records are being removed: none is taken over any more.
+    pub(super) closed: bool,
     /// What is being started now.
     pub(super) starting: Option<ExecutableName>,
     /// What is being stopped now, and by how many at once.
@@ -37,6 +39,12 @@ pub(super) struct State {
 }
 
 impl State {
+    /// A run of an executable, by when it was started.
+    fn run(&self, executable: &ExecutableName, started: i64) -> Option<Run> {
+        let runs = self.executables.get(executable)?.all_runs();
+        runs.into_iter().find(|run| run.started == started).copied()
+    }
+
     /// Whoever frees the cell removes its files: nobody else may write any.
     pub(super) fn is_being_freed(&self) -> bool {
         matches!(self.phase, Phase::Freeing | Phase::Gone)
@@ -78,6 +86,7 @@ impl Cell {
                 shim: None,
                 executables: BTreeMap::new(),
                 told: BTreeMap::new(),
+                closed: false,
                 starting: None,
                 stopping: BTreeMap::new(),
             }),
@@ -100,6 +109,20 @@ impl Cell {
 
     pub(super) fn is_there(&self) -> bool {
         self.state().phase == Phase::There
+    }
+
+    /// Waits until a run of an executable, told by when it was started, has ended and it is known
+    /// how; `None` if nothing is known of it any more.
+    pub(super) async fn until_ended(
+        &self,
+        executable: &ExecutableName,
+        started: i64,
+    ) -> Option<Run> {
+        let ended = |state: &mut State| match state.run(executable, started) {
+            Some(run) if run.is_running() => None,
+            run => Some(run),
+        };
+        self.when(ended).await
     }
 
     /// Waits until it is known whether the cell is there or not.

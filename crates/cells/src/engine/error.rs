@@ -1,6 +1,7 @@
 //! What can go wrong with cells, by what it means for whoever asked.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::capabilities::CapabilityError;
 use crate::cgroup::CgroupError;
@@ -33,6 +34,11 @@ pub enum CellError {
     },
     #[error("cell {cell} cannot be made: {source}; it was not made by this node")]
     NotOurs { cell: CellName, source: CgroupError },
+    #[error(
+        "cell {cell} cannot be made: {} has the record of one that cannot be read; mend or remove \
+         it, and restart the node", path.display()
+    )]
+    Unreadable { cell: CellName, path: PathBuf },
     #[error("{0}")]
     Cgroup(CgroupError),
     #[error("cells need root: this node runs as an ordinary user")]

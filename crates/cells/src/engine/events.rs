@@ -36,7 +36,7 @@ impl Inner {
     /// is known changes nothing. Blocks on the disk.
     pub(super) fn take(&self, cell: &Cell, record: ExecutableRecord) {
         let mut state = cell.state();
-        if state.phase == Phase::Gone {
+        if state.closed || state.phase == Phase::Gone {
             return;
         }
         let known = state.executables.get(&record.name);

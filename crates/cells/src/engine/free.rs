@@ -9,7 +9,7 @@ use super::error::CellError;
 use super::places::{SHIM_GROUPS, shim_group};
 use super::stop::LONGEST_END;
 use super::{CellEvent, Inner, blocking};
-use crate::name::CellName;
+use crate::name::{CellName, ExecutableName};
 use crate::record::HowEnded;
 use crate::sys;
 
@@ -113,12 +113,23 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     groups
         .remove(&shim_group(name))
         .map_err(CellError::Cgroup)?;
-    let executables = std::mem::take(&mut cell.state().executables);
+    let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
+    for executable in &names {
+        // It may have ended by itself just before.
+        inner.read_record(cell, executable);
+    }
+    let executables: Vec<_> = {
+        let mut state = cell.state();
+        state.closed = true;
+        std::mem::take(&mut state.executables)
+            .into_values()
+            .collect()
+    };
     let failed = |source| CellError::Records {
         cell: name.clone(),
         source,
     };
-    for record in executables.into_values() {
+    for record in executables {
         if record.run.is_running() {
             inner.events.tell(CellEvent::Ended {
                 cell: name.clone(),
@@ -150,6 +161,7 @@ impl Inner {
             return;
         }
         state.phase = Phase::There;
+        state.closed = false;
         let has_shim = state.shim.is_some();
         drop(state);
         if !has_shim {

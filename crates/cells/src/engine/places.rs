@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::name::{CellName, ExecutableName};
+use crate::record;
 
 /// No label of a cell begins with it.
 const OWN: &str = "_";
@@ -63,6 +64,20 @@ impl Places {
 
     pub(super) fn executable(&self, cell: &CellName, name: &ExecutableName) -> PathBuf {
         self.executables.join(format!("{}.json", name.key(cell)))
+    }
+
+    /// The same, and what its writer leaves of it when it is killed in between.
+    fn files_of(&self, cell: &CellName, name: &ExecutableName) -> [PathBuf; 2] {
+        let record = self.executable(cell, name);
+        [record::temporary(&record), record]
+    }
+
+    /// Removes the record and the log of an executable.
+    pub(super) fn forget(&self, cell: &CellName, name: &ExecutableName) -> io::Result<()> {
+        for file in self.files_of(cell, name) {
+            remove_file(&file)?;
+        }
+        remove_directory(&self.logs.join(name.key(cell)))
     }
 
     /// Removes all that is there of a cell. Its record goes last: until then a daemon that dies

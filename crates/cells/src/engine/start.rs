@@ -19,6 +19,8 @@ use crate::shim::Birth;
 use crate::shim::protocol::{Reply, Request, StartRequest, Step};
 use crate::spec::ExecutableSpec;
 
+/// How many executables a cell remembers, those that have ended included.
+const MOST_EXECUTABLES: usize = 16_384;
 /// A start takes milliseconds; a shim that takes longer than this is stuck.
 const LONGEST_START: Duration = Duration::from_secs(20);
 
@@ -62,9 +64,7 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     fn run(self) -> Result<Run, CellError> {
-        if self.cell.state().running(&self.executable).is_some() {
-            return Err(self.running());
-        }
+        // Whether it runs already is for the shim to say, which knows it first.
         let groups = self.inner.cgroups()?;
         let group = executable_group(self.cell.name(), &self.executable);
         match groups.create_anew(&group, &Limits::default()) {
@@ -81,7 +81,32 @@ impl Starting<'_> {
         let run = record.run;
         // As the shim has written it: whoever asks next need not wait for it to be read.
         self.inner.take(self.cell, record);
+        self.forget_oldest();
         Ok(run)
+    }
+
+    /// A cell in which one executable after the other is started is not filled up by those that
+    /// have ended.
+    fn forget_oldest(&self) {
+        let oldest = {
+            let mut state = self.cell.state();
+            if state.executables.len() <= MOST_EXECUTABLES {
+                return;
+            }
+            let ended = state.executables.values().filter_map(|record| {
+                let end = record.run.end?;
+                Some((end.at, record.name.clone()))
+            });
+            let Some((_, oldest)) = ended.min() else {
+                return;
+            };
+            state.executables.remove(&oldest);
+            state.told.remove(&oldest);
+            oldest
+        };
+        if let Err(error) = self.inner.places.forget(self.cell.name(), &oldest) {
+            tracing::warn!(cell = %self.cell.name(), %error, "an old executable is not forgotten");
+        }
     }
 
     fn ask(&self, groups: &Cgroups, group: &str) -> Result<ExecutableRecord, CellError> {

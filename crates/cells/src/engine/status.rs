@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::cell::{Cell, Phase};
 use super::places::executable_group;
-use super::stop::until_ended;
-use super::{CellError, Cells, Inner};
+use super::{CellError, Cells};
 use crate::cgroup;
 use crate::name::{CellName, ExecutableName};
 use crate::record::{CellRecord, ExecutableRecord, Run};
@@ -80,24 +79,12 @@ impl Cells {
 
     /// Waits until a run has ended, or its cell is gone; then it has no end.
     pub async fn until_ended(&self, found: &FoundRun) -> Run {
-        let look = |inner: &Inner| -> Option<(Arc<Cell>, Run)> {
-            let cell = inner.cells().get(&found.cell).cloned()?;
-            let state = cell.state();
-            let record = state.executables.get(&found.executable)?;
-            let run = *record
-                .all_runs()
-                .find(|run| run.started == found.run.started)?;
-            drop(state);
-            Some((cell, run))
+        let cell = self.0.cells().get(&found.cell).cloned();
+        let ended = match cell {
+            Some(cell) => cell.until_ended(&found.executable, found.run.started).await,
+            None => None,
         };
-        match look(&self.0) {
-            Some((cell, run)) if run.is_running() => {
-                until_ended(&cell, &found.executable, &run).await;
-                look(&self.0).map_or(found.run, |(_, run)| run)
-            }
-            Some((_, run)) => run,
-            None => found.run,
-        }
+        ended.unwrap_or(found.run)
     }
 
     /// What an executable and all it started use. Blocks on the kernel.

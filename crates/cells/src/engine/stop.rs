@@ -1,19 +1,19 @@
 //! Ending executables: asked first, killed when their time is over.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::time::timeout;
 
-use super::cell::{Cell, State};
+use super::cell::Cell;
 use super::error::CellError;
 use super::places::executable_group;
 use super::turns::StopTurn;
 use super::{Inner, blocking, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
-use crate::record::Run;
 use crate::sys;
 
 /// A killed process ends at once, unless the kernel waits for something, such as a dead disk.
@@ -34,7 +34,7 @@ pub(super) async fn stop(
     how: StopHow,
 ) -> Result<(), CellError> {
     let cell = inner.find(&name)?;
-    let executables: Vec<ExecutableName> = match executable {
+    let executables = match executable {
         Some(one) if cell.state().executables.contains_key(&one) => vec![one],
         Some(executable) => {
             return Err(CellError::NoSuchExecutable {
@@ -42,7 +42,7 @@ pub(super) async fn stop(
                 executable,
             });
         }
-        None => cell.state().executables.keys().cloned().collect(),
+        None => all_with_processes(&inner, &cell).await?,
     };
     let mut stopping = tokio::task::JoinSet::new();
     for executable in executables {
@@ -57,6 +57,29 @@ pub(super) async fn stop(
     done
 }
 
+/// Executables that run, or have ended and left something running.
+async fn all_with_processes(
+    inner: &Arc<Inner>,
+    cell: &Arc<Cell>,
+) -> Result<Vec<ExecutableName>, CellError> {
+    let (inner, cell) = (Arc::clone(inner), Arc::clone(cell));
+    let name = cell.name().clone();
+    blocking(&name, move || {
+        let groups: BTreeSet<String> = inner
+            .cgroups()?
+            .inside(cell.name().as_str())
+            .into_iter()
+            .collect();
+        let state = cell.state();
+        let may = state.executables.values().filter(|record| {
+            let group = executable_group(cell.name(), &record.name);
+            record.run.is_running() || groups.contains(&group)
+        });
+        Ok(may.map(|record| record.name.clone()).collect())
+    })
+    .await
+}
+
 async fn stop_one(
     inner: &Arc<Inner>,
     cell: &Arc<Cell>,
@@ -65,21 +88,14 @@ async fn stop_one(
 ) -> Result<(), CellError> {
     let _turn = StopTurn::take(cell, &executable).await;
     let group = executable_group(cell.name(), &executable);
-    let run = cell.state().running(&executable);
-    if run.is_none() && inner.members(cell.name(), &group).await?.is_empty() {
+    let running = cell.state().running(&executable);
+    if running.is_none() && inner.members(cell.name(), &group).await?.is_empty() {
         return Ok(());
     }
     let signal = how.signal.unwrap_or(Signal::TERM);
     let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
-    inner
-        .with_groups(cell.name(), &group, move |groups, group| {
-            groups.signal(group, signal)
-        })
-        .await?;
-    if timeout(grace, inner.until_empty(cell.name(), &group))
-        .await
-        .is_err()
-    {
+    let asked = inner.until_empty(cell.name(), &group, Some(signal));
+    if timeout(grace, asked).await.is_err() {
         inner
             .with_groups(cell.name(), &group, |groups, group| groups.kill(group))
             .await?;
@@ -87,25 +103,15 @@ async fn stop_one(
             .until_gone(cell.name(), &group, executable.as_str())
             .await?;
     }
-    // Its last words and its exit code are on their way.
-    let Some(run) = run else {
+    let Some(run) = running else {
         return Ok(());
     };
-    let noted = timeout(LONGEST_END, until_ended(cell, &executable, &run)).await;
-    noted.map_err(|_| CellError::Unkillable {
+    // Its last words and its exit code are on their way.
+    let noted = timeout(LONGEST_END, cell.until_ended(&executable, run.started)).await;
+    noted.map(drop).map_err(|_| CellError::Unkillable {
         cell: cell.name().clone(),
         what: executable.to_string(),
     })
-}
-
-/// Waits until a run has ended and it is known how. The next one may have begun by then.
-pub(super) async fn until_ended(cell: &Cell, executable: &ExecutableName, run: &Run) {
-    let ended = |state: &mut State| {
-        let now = state.running(executable);
-        now.is_none_or(|now| now.started != run.started)
-            .then_some(())
-    };
-    cell.when(ended).await;
 }
 
 impl Inner {
@@ -131,12 +137,26 @@ impl Inner {
         .await
     }
 
-    /// Waits until nothing is left in a group, by the ends of its processes.
-    async fn until_empty(self: &Arc<Self>, cell: &CellName, group: &str) -> Result<(), CellError> {
+    /// Waits until nothing is left in a group, by the ends of its processes. All of them are
+    /// asked to end by the signal, if there is one; also who is born after that, once those who
+    /// were there have ended: until then they may need them to.
+    async fn until_empty(
+        self: &Arc<Self>,
+        cell: &CellName,
+        group: &str,
+        signal: Option<Signal>,
+    ) -> Result<(), CellError> {
+        let mut asked = BTreeSet::new();
         loop {
             let pids = self.members(cell, group).await?;
             if pids.is_empty() {
                 return Ok(());
+            }
+            for pid in &pids {
+                if let Some(signal) = signal.filter(|_| asked.insert(pid.as_raw_nonzero())) {
+                    // It may have ended since.
+                    let _ = kill_process(*pid, signal);
+                }
             }
             for pid in pids {
                 // One that ended in between has nothing to wait for.
@@ -155,7 +175,7 @@ impl Inner {
         group: &str,
         what: &str,
     ) -> Result<(), CellError> {
-        let empty = timeout(LONGEST_END, self.until_empty(cell, group)).await;
+        let empty = timeout(LONGEST_END, self.until_empty(cell, group, None)).await;
         empty.unwrap_or_else(|_| {
             Err(CellError::Unkillable {
                 cell: cell.clone(),

@@ -1,10 +1,8 @@
 //! The loop of a shim: one thread that waits for callers, output and ends.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
@@ -12,22 +10,20 @@ use mainstay_journal::{LogLimits, LogWriter, Stream, Timestamp};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, WaitOptions, WaitStatus};
+use rustix::process::WaitOptions;
 
+use super::executable::{Born, Live, MemoryKills, said};
 use super::execute::{self, Place};
-use super::output::{self, Found, Pipe};
+use super::output::{self, Pipe};
 use super::protocol::{Reply, Request, StartRequest};
 use super::{Birth, Host, control};
 use crate::frame;
 use crate::name::ExecutableName;
-use crate::record::{self, End, ExecutableRecord, HowEnded, Run};
+use crate::record::{self, ExecutableRecord, Run};
 use crate::spec::Namespace;
 
 /// Touched only as far as there is output.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// What is left in a pipe when its executable has ended is taken at once; what others go on
-/// writing into it is not waited for.
-const MOST_LEFT: usize = 1 << 20;
 /// How soon a record that could not be written, such as on a full disk, is tried again.
 const AGAIN: Timespec = Timespec {
     tv_sec: 1,
@@ -49,26 +45,6 @@ pub(super) struct Shim<'a> {
     pub(super) records: PathBuf,
     pub(super) logs: PathBuf,
     pub(super) host: &'a Host,
-}
-
-/// An executable that runs, or whose output is still held open by somebody.
-struct Live {
-    record: ExecutableRecord,
-    /// In this cell; `None` once it has ended.
-    pid: Option<Pid>,
-    pipes: Vec<Pipe>,
-    log: LogWriter,
-    memory: Option<MemoryKills>,
-    /// The record on disk is not the newest.
-    unsaved: bool,
-    /// Why output was lost, until the log says so.
-    lost: Option<String>,
-}
-
-/// The kernel's count of kills for lack of memory in the cell.
-struct MemoryKills {
-    file: File,
-    before: u64,
 }
 
 impl Shim<'_> {
@@ -152,7 +128,10 @@ impl Shim<'_> {
         };
         // What it is to be called may have ended a moment ago.
         reap(executables, buffer);
-        let reply = self.start(*request, fds, executables);
+        let reply = match self.start(*request, fds, executables) {
+            Ok(record) => Reply::Started(Box::new(record)),
+            Err(reply) => reply,
+        };
         let _ = frame::send(&stream, &reply, &[]);
     }
 
@@ -161,130 +140,125 @@ impl Shim<'_> {
         request: StartRequest,
         fds: Vec<OwnedFd>,
         executables: &mut BTreeMap<ExecutableName, Live>,
-    ) -> Reply {
-        let before = executables.remove(&request.name);
-        if let Some(live) = before.as_ref().filter(|live| live.pid.is_some()) {
-            debug_assert_eq!(live.record.name, request.name);
-            executables.extend(before.map(|live| (request.name, live)));
-            return Reply::Running;
-        }
+    ) -> Result<ExecutableRecord, Reply> {
         let name = request.name.clone();
-        match self.try_start(request, fds, before) {
-            Ok(mut live) => {
-                live.save(&self.records, &self.birth.cell);
-                let record = live.record.clone();
-                executables.insert(name, live);
-                Reply::Started(Box::new(record))
-            }
-            Err((left, reply)) => {
-                executables.extend(left.map(|live| (name, live)));
-                reply
-            }
+        let before = executables.get_mut(&name);
+        if before.as_ref().is_some_and(|live| live.pid.is_some()) {
+            return Err(Reply::Running);
         }
-    }
-
-    /// Or what there was before, and why not.
-    fn try_start(
-        &self,
-        request: StartRequest,
-        fds: Vec<OwnedFd>,
-        before: Option<Live>,
-    ) -> Result<Live, (Option<Live>, Reply)> {
-        let mut fds = fds.into_iter();
-        let unified = if request.unified { fds.next() } else { None };
-        let procs: Vec<OwnedFd> = fds.by_ref().take(request.procs).collect();
-        let memory = if request.counts_memory_kills {
-            fds.next().and_then(MemoryKills::begin)
-        } else {
-            None
-        };
-        let key = request.name.key(&self.birth.cell);
         let limits = LogLimits {
             file_bytes: request.log_file_bytes,
             total_bytes: request.log_total_bytes,
         };
-        let failed = |what: String| Reply::Failed { what };
-        let (mut log, mut pipes, earlier) = match before {
-            Some(live) => (live.log, live.pipes, Some(live.record)),
-            None => {
-                let earlier = record::read(&self.records.join(format!("{key}.json"))).ok();
-                match LogWriter::open(&self.logs, &key, limits) {
-                    Ok(log) => (log, Vec::new(), earlier),
-                    Err(error) => return Err((None, failed(said(&error)))),
-                }
-            }
+        // What an earlier run has left open is read on, into the same log.
+        let mut opened = None;
+        let log = match before {
+            Some(live) => &mut live.log,
+            None => opened.insert(self.open_log(&name, limits)?),
         };
         log.set_limits(limits);
-        // Times tell one run from another, so no two share one.
-        let now = Timestamp::now().as_nanos();
-        let started = log
-            .last_time()
-            .map_or(now, |last| now.max(last.as_nanos() + 1));
-        let executed = output::pipe()
-            .and_then(|stdout| Ok((stdout, output::pipe()?)))
-            .map_err(|error| Reply::Failed {
-                what: format!("cannot make a pipe: {error}"),
-            })
-            .and_then(|((stdout, its_stdout), (stderr, its_stderr))| {
-                let place = Place {
-                    unified,
-                    procs,
-                    stdout: its_stdout,
-                    stderr: its_stderr,
-                };
-                let executed = execute::execute(&request.program, place, self.host);
-                let executed = executed.map_err(|(step, error)| Reply::NotStarted {
-                    step,
-                    errno: error.raw_os_error().unwrap_or(libc::EIO),
-                })?;
-                Ok((executed, stdout, stderr))
-            });
-        let (executed, stdout, stderr) = match executed {
-            Ok(executed) => executed,
+        let started = begin_after(log.last_time());
+        let (born, memory) = match self.execute(&request, fds) {
+            Ok(born) => born,
             Err(reply) => {
-                // What the run before left open goes on being read.
-                let left = earlier.filter(|_| !pipes.is_empty()).map(|record| Live {
-                    record,
-                    pid: None,
-                    pipes,
-                    log,
-                    memory: None,
-                    unsaved: false,
-                    lost: None,
-                });
-                return Err((left, reply));
+                if let Some(log) = opened {
+                    self.forget_log(&name, log);
+                }
+                return Err(reply);
             }
         };
-        pipes.push(Pipe::new(stdout, Stream::Stdout));
-        pipes.push(Pipe::new(stderr, Stream::Stderr));
         let run = Run {
-            pid: executed.host_pid,
+            pid: born.executed.host_pid,
             uid: request.program.uid,
             gid: request.program.gid,
             started,
             end: None,
         };
-        let record = match earlier {
-            Some(earlier) => earlier.again(request.spec, run),
-            None => ExecutableRecord {
+        let live = match (executables.remove(&name), opened) {
+            (Some(mut live), _) => {
+                live.record = live.record.again(request.spec, run);
+                live
+            }
+            (None, Some(log)) => Live::new(self.record(&request, run), log),
+            (None, None) => return Err(Reply::failed("its log is gone")),
+        };
+        let live = executables.entry(name).or_insert(live);
+        live.begin(born, memory);
+        live.save(&self.records, &self.birth.cell);
+        Ok(live.record.clone())
+    }
+
+    fn open_log(&self, name: &ExecutableName, limits: LogLimits) -> Result<LogWriter, Reply> {
+        let log = LogWriter::open(&self.logs, &name.key(&self.birth.cell), limits);
+        log.map_err(|error| Reply::failed(&said(&error)))
+    }
+
+    /// What never ran has no output to keep, and no record by which its log would be found.
+    fn forget_log(&self, name: &ExecutableName, log: LogWriter) {
+        drop(log);
+        let key = name.key(&self.birth.cell);
+        if !self.records.join(format!("{key}.json")).exists() {
+            // One that stays is found by the next daemon.
+            let _ = std::fs::remove_dir_all(self.logs.join(key));
+        }
+    }
+
+    /// The record of a new run, which knows of those before.
+    fn record(&self, request: &StartRequest, run: Run) -> ExecutableRecord {
+        let file = format!("{}.json", request.name.key(&self.birth.cell));
+        let spec = request.spec.clone();
+        match record::read::<ExecutableRecord>(&self.records.join(file)) {
+            Ok(earlier) => earlier.again(spec, run),
+            Err(_) => ExecutableRecord {
                 cell: self.birth.cell.clone(),
-                name: request.name,
-                spec: request.spec,
+                name: request.name.clone(),
+                spec,
                 runs: 1,
                 run,
                 earlier: Vec::new(),
             },
-        };
-        Ok(Live {
-            record,
-            pid: Some(executed.pid),
-            pipes,
-            log,
-            memory,
-            unsaved: true,
-            lost: None,
-        })
+        }
     }
+
+    fn execute(
+        &self,
+        request: &StartRequest,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(Born, Option<MemoryKills>), Reply> {
+        let mut fds = fds.into_iter();
+        let unified = if request.unified { fds.next() } else { None };
+        let procs = fds.by_ref().take(request.procs).collect();
+        let memory = if request.counts_memory_kills {
+            fds.next().and_then(MemoryKills::begin)
+        } else {
+            None
+        };
+        let no_pipe = |error: io::Error| Reply::failed(&format!("cannot make a pipe: {error}"));
+        let (stdout, its_stdout) = output::pipe().map_err(no_pipe)?;
+        let (stderr, its_stderr) = output::pipe().map_err(no_pipe)?;
+        let place = Place {
+            unified,
+            procs,
+            stdout: its_stdout,
+            stderr: its_stderr,
+        };
+        let executed = execute::execute(&request.program, place, self.host);
+        let executed = executed.map_err(|(step, error)| Reply::NotStarted {
+            step,
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        })?;
+        let pipes = [
+            Pipe::new(stdout, Stream::Stdout),
+            Pipe::new(stderr, Stream::Stderr),
+        ];
+        Ok((Born { executed, pipes }, memory))
+    }
+}
+
+/// Times tell one run of an executable from another, so no two share one.
+fn begin_after(last: Option<Timestamp>) -> i64 {
+    let now = Timestamp::now().as_nanos();
+    last.map_or(now, |last| now.max(last.as_nanos().saturating_add(1)))
 }
 
 /// What a wait found.
@@ -293,112 +267,6 @@ struct Ready {
     control: bool,
     signals: bool,
     pipes: Vec<(ExecutableName, usize)>,
-}
-
-impl Live {
-    fn pump(&mut self, pipe: usize, buffer: &mut [u8]) -> Found {
-        let Some(at) = self.pipes.get_mut(pipe) else {
-            return Found::End;
-        };
-        let found = at.pump(buffer, &mut self.log).unwrap_or_else(|error| {
-            // Better than to stop whoever writes: a full disk is not its fault.
-            self.lost = Some(said(&error));
-            Found::Some(0)
-        });
-        if found == Found::End {
-            // Closed when tidied up: its place must stay until then.
-            let finished = at.finish(&mut self.log);
-            self.lost = finished
-                .err()
-                .map(|error| said(&error))
-                .or(self.lost.take());
-            at.close();
-        }
-        found
-    }
-
-    /// Writes out what has gathered, and forgets the pipes that have ended.
-    fn tidy(&mut self) {
-        self.pipes.retain(|pipe| !pipe.is_closed());
-        if let Err(error) = self.log.flush() {
-            self.lost = Some(said(&error));
-        } else if let Some(why) = self.lost.take() {
-            let line = format!("(mainstay: output was lost: {why})");
-            let now = Timestamp::now();
-            if self
-                .log
-                .append(now, Stream::Stderr, line.as_bytes())
-                .is_err()
-            {
-                self.lost = Some(why);
-            }
-        }
-    }
-
-    fn ended(&mut self, status: WaitStatus, buffer: &mut [u8]) {
-        self.pid = None;
-        for pipe in 0..self.pipes.len() {
-            let mut left = MOST_LEFT;
-            while let Found::Some(got) = self.pump(pipe, buffer) {
-                if got == 0 || got >= left {
-                    break;
-                }
-                left -= got;
-            }
-        }
-        for pipe in &mut self.pipes {
-            let _ = pipe.finish(&mut self.log);
-        }
-        self.tidy();
-        let out_of_memory = self.memory.take().is_some_and(|memory| memory.has_killed());
-        let how = match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => HowEnded::Exited(code),
-            (None, Some(signal)) => HowEnded::Killed {
-                signal,
-                out_of_memory: out_of_memory && signal == libc::SIGKILL,
-            },
-            (None, None) => HowEnded::Lost,
-        };
-        let now = Timestamp::now();
-        let at = self.log.last_time().map_or(now, |last| last.max(now));
-        self.record.run.end = Some(End {
-            at: at.as_nanos(),
-            how,
-        });
-        self.unsaved = true;
-    }
-
-    fn save(&mut self, records: &std::path::Path, cell: &crate::name::CellName) {
-        let file = format!("{}.json", self.record.name.key(cell));
-        self.unsaved = record::write(&records.join(file), &self.record).is_err();
-    }
-
-    /// Nothing more will come of it.
-    fn is_over(&self) -> bool {
-        self.pid.is_none() && self.pipes.is_empty() && !self.unsaved
-    }
-}
-
-impl MemoryKills {
-    fn begin(file: OwnedFd) -> Option<Self> {
-        let file = File::from(file);
-        let before = Self::read(&file)?;
-        Some(Self { file, before })
-    }
-
-    fn has_killed(&self) -> bool {
-        Self::read(&self.file).is_some_and(|now| now > self.before)
-    }
-
-    fn read(file: &File) -> Option<u64> {
-        let mut text = [0; 1024];
-        let got = file.read_at(&mut text, 0).ok()?;
-        let text = std::str::from_utf8(&text[..got]).ok()?;
-        let count = text
-            .lines()
-            .find_map(|line| line.strip_prefix("oom_kill "))?;
-        count.trim().parse().ok()
-    }
 }
 
 fn forward(signals: &SignalFd, executables: &BTreeMap<ExecutableName, Live>) {
@@ -425,15 +293,4 @@ fn reap(executables: &mut BTreeMap<ExecutableName, Live>, buffer: &mut [u8]) {
             live.ended(status, buffer);
         }
     }
-}
-
-/// An error with what is behind it.
-fn said(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

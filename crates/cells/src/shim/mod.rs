@@ -5,6 +5,7 @@
 //! line, and keeps how they ended. It needs nobody for that; the daemon may come and go.
 
 mod control;
+mod executable;
 mod execute;
 mod isolate;
 mod live;

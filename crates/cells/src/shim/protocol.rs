@@ -73,6 +73,14 @@ pub(crate) enum Reply {
     },
 }
 
+impl Reply {
+    pub(crate) fn failed(what: &str) -> Self {
+        Self::Failed {
+            what: what.to_owned(),
+        }
+    }
+}
+
 /// Where the start of an executable went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Step {

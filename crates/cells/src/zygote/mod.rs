@@ -61,7 +61,7 @@ pub fn run() -> io::Result<()> {
                 Ok(()) => (Answer::Prepared, None),
                 Err((what, error)) => (failed(what, &error), None),
             },
-            Ask::Birth(birth) => match give_birth(birth, fds, &rooms) {
+            Ask::Birth(birth) => match give_birth(&birth, fds, &rooms) {
                 Ok((pid, pidfd)) => {
                     let pid = pid.as_raw_nonzero().get();
                     (Answer::Born { pid }, Some(pidfd))
@@ -85,13 +85,13 @@ fn failed(what: String, error: &io::Error) -> Answer {
     }
 }
 
-fn give_birth(birth: Birth, fds: Vec<OwnedFd>, rooms: &Rooms) -> io::Result<(Pid, OwnedFd)> {
-    let handed = Handed::take(&birth, fds).ok_or(io::ErrorKind::InvalidData)?;
+fn give_birth(birth: &Birth, fds: Vec<OwnedFd>, rooms: &Rooms) -> io::Result<(Pid, OwnedFd)> {
+    let handed = Handed::take(birth, fds).ok_or(io::ErrorKind::InvalidData)?;
     let into = handed.unified.as_ref().map(AsFd::as_fd);
     match sys::fork_into(birth.namespaces(), into)? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
         Forked::Child => {
-            let ended = shim::live(&birth, handed, rooms.host());
+            let ended = shim::live(birth, handed, rooms.host());
             sys::exit_now(i32::from(ended.is_err()))
         }
     }

@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mainstay_cells::cgroup::Layout;
+use mainstay_cells::cgroup::{Controller, Layout};
 use mainstay_cells::zygote::ZygoteCommand;
 use mainstay_cells::{
-    CellError, CellEvent, CellEvents, CellName, CellSpec, Cells, ExecutableName, ExecutableRecord,
-    ExecutableSpec, HowEnded, Run, Settings, StopHow,
+    CellError, CellEvent, CellEvents, CellName, CellSpec, CellStatus, Cells, ExecutableName,
+    ExecutableRecord, ExecutableSpec, FoundRun, HowEnded, Run, Settings, StopHow,
 };
-use mainstay_journal::{LogLimits, LogQuery};
+use mainstay_journal::{LogLimits, LogQuery, LogStream};
+use tokio::sync::Notify;
+
+/// No wait in a test is longer; reaching it is a failure, never a way to pass time. An emulated
+/// machine takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct TestCells {
     pub cells: Cells,
@@ -21,12 +26,83 @@ pub struct TestCells {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Events(pub Arc<Mutex<Vec<CellEvent>>>);
+pub struct Events {
+    told: Arc<Mutex<Vec<CellEvent>>>,
+    more: Arc<Notify>,
+}
 
 impl CellEvents for Events {
     fn tell(&self, event: CellEvent) {
-        self.0.lock().unwrap().push(event);
+        self.told.lock().unwrap().push(event);
+        self.more.notify_waiters();
     }
+}
+
+impl Events {
+    pub fn told(&self) -> Vec<CellEvent> {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// Waits until something has been told.
+    pub async fn until(&self, what: &str, is_it: impl Fn(&CellEvent) -> bool) -> CellEvent {
+        soon(what, async {
+            loop {
+                // Before looking, so that nothing told in between is missed.
+                let more = self.more.notified();
+                if let Some(event) = self.told().into_iter().find(&is_it) {
+                    return event;
+                }
+                more.await;
+            }
+        })
+        .await
+    }
+
+    /// How often an executable was told to have ended, and how.
+    pub fn ends_of(&self, executable: &str) -> Vec<HowEnded> {
+        let told = self.told().into_iter();
+        told.filter_map(|event| match event {
+            CellEvent::Ended {
+                executable: of,
+                how,
+                ..
+            } if of.as_str() == executable => Some(how),
+            _ => None,
+        })
+        .collect()
+    }
+}
+
+/// Bounds a wait for something that must happen.
+pub async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, wait).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {PATIENCE:?} in vain for {what}"),
+    }
+}
+
+/// So many, or what an emulated processor does of it in the same time.
+pub fn many(number: usize) -> usize {
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap();
+    if processor.contains("TCG") {
+        number.div_ceil(20)
+    } else {
+        number
+    }
+}
+
+/// Runs a test with this machine's control groups, and where it has both versions also as if it
+/// had only the first.
+pub async fn on_every_kind(name: &str, test: impl AsyncFn(TestCells)) {
+    let layout = Layout::detect().unwrap();
+    if !layout.v1.is_empty() && layout.unified.is_some() {
+        let v1 = Layout {
+            unified: None,
+            ..layout.clone()
+        };
+        test(TestCells::with_layout(&format!("{name}-v1"), v1)).await;
+    }
+    test(TestCells::with_layout(name, layout)).await;
 }
 
 impl TestCells {
@@ -76,13 +152,45 @@ impl TestCells {
         self.cells = Cells::open(self.settings.clone(), self.events.clone()).unwrap();
     }
 
+    /// The same, with a time in between in which nobody looks after the cells.
+    pub async fn without_engine(&mut self, meanwhile: impl AsyncFnOnce(&Path)) {
+        let nothing = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            state: nothing.path().to_owned(),
+            cgroup: format!("{}-nothing", self.settings.cgroup),
+            ..self.settings.clone()
+        };
+        self.cells = Cells::open(settings, Events::default()).unwrap();
+        meanwhile(self.state.path()).await;
+        self.again();
+    }
+
     pub fn state(&self) -> &Path {
         self.state.path()
     }
 
     pub async fn allocate(&self, cell: &str) {
-        let made = self.cells.allocate(name(cell), CellSpec::default()).await;
-        made.unwrap();
+        self.allocate_as(cell, CellSpec::default()).await;
+    }
+
+    pub async fn allocate_as(&self, cell: &str, spec: CellSpec) {
+        self.cells.allocate(name(cell), spec).await.unwrap();
+    }
+
+    pub async fn free(&self, cell: &str) {
+        soon("the cell to go", self.cells.free(name(cell)))
+            .await
+            .unwrap();
+    }
+
+    /// Frees all that is there, and nothing may be left of it.
+    pub async fn free_all(&self) {
+        for status in self.cells.list() {
+            if status.cell.name.parent().is_none() {
+                self.free(status.cell.name.as_str()).await;
+            }
+        }
+        assert_eq!(self.left(), Vec::<PathBuf>::new());
     }
 
     pub async fn start(
@@ -119,6 +227,35 @@ impl TestCells {
             .await
     }
 
+    /// Starts a script of the shell as it is, without a second round of quoting.
+    pub async fn start_script(&self, cell: &str, executable: &str, script: &str) -> Run {
+        let started = self.start_as(cell, executable, "sh", |spec| {
+            spec.words = ["sh", "-c", script].map(str::to_owned).to_vec();
+        });
+        started.await.unwrap()
+    }
+
+    /// What a script says in a cell; it must not fail.
+    pub async fn says(&self, cell: &str, script: &str) -> String {
+        self.says_as(cell, script, |_| {}).await
+    }
+
+    pub async fn says_as(
+        &self,
+        cell: &str,
+        script: &str,
+        change: impl FnOnce(&mut ExecutableSpec),
+    ) -> String {
+        let started = self.start_as(cell, "script", "sh", |spec| {
+            spec.words = ["sh", "-c", script].map(str::to_owned).to_vec();
+            change(spec);
+        });
+        started.await.unwrap();
+        let (how, text) = self.ended(cell, "script").await;
+        assert_eq!(how, HowEnded::Exited(0), "{script}: {text}");
+        text
+    }
+
     /// Runs to its end, and tells how that was and what it wrote.
     pub async fn run(&self, cell: &str, executable: &str, command: &str) -> (HowEnded, String) {
         self.start(cell, executable, command).await.unwrap();
@@ -126,35 +263,95 @@ impl TestCells {
     }
 
     pub async fn ended(&self, cell: &str, executable: &str) -> (HowEnded, String) {
-        let record = self.record(cell, executable);
-        let found = self.cells.find_run(record.run.pid).unwrap();
-        let run = self.cells.until_ended(&found).await;
-        let mut text = Vec::new();
+        let (run, bytes) = self.output(cell, executable).await;
+        let how = run.end.unwrap().how;
+        (how, String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Waits for the end of the latest run: that run, and every byte it wrote.
+    pub async fn output(&self, cell: &str, executable: &str) -> (Run, Vec<u8>) {
+        let found = self.found(cell, executable);
+        let run = soon("its end", self.cells.until_ended(&found)).await;
         let query = LogQuery {
             since: Some(run.started()),
             ..LogQuery::default()
         };
-        let mut log = self.cells.logs().read(&found.log, query).await.unwrap();
+        let mut log = self.log(cell, executable, query).await;
+        let mut bytes = Vec::new();
         while let Some(chunk) = log.next().await.unwrap() {
-            chunk.append_text(&mut text);
+            chunk.append_text(&mut bytes);
         }
-        (
-            run.end.unwrap().how,
-            String::from_utf8_lossy(&text).into_owned(),
-        )
+        (run, bytes)
+    }
+
+    pub fn found(&self, cell: &str, executable: &str) -> FoundRun {
+        let pid = self.record(cell, executable).run.pid;
+        self.cells.find_run(pid).unwrap()
+    }
+
+    pub async fn log(&self, cell: &str, executable: &str, query: LogQuery) -> LogStream {
+        let log = self.found(cell, executable).log;
+        self.cells.logs().read(&log, query).await.unwrap()
+    }
+
+    /// Waits until an executable has written this.
+    pub async fn until_said(&self, cell: &str, executable: &str, text: &str) {
+        let query = LogQuery {
+            since: Some(self.found(cell, executable).run.started()),
+            follow: true,
+            ..LogQuery::default()
+        };
+        let mut log = self.log(cell, executable, query).await;
+        let mut said = Vec::new();
+        soon(text, async {
+            while !String::from_utf8_lossy(&said).contains(text) {
+                let chunk = log.next().await.unwrap().unwrap();
+                chunk.append_text(&mut said);
+            }
+        })
+        .await;
+    }
+
+    pub fn status(&self, cell: &str) -> CellStatus {
+        let mut list = self.cells.list().into_iter();
+        list.find(|status| status.cell.name == name(cell)).unwrap()
     }
 
     pub fn record(&self, cell: &str, executable: &str) -> ExecutableRecord {
         let executable: ExecutableName = executable.parse().unwrap();
-        let list = self.cells.list();
-        let cell = list
-            .into_iter()
-            .find(|status| status.cell.name == name(cell))
-            .unwrap();
-        let mut executables = cell.executables.into_iter();
+        let mut executables = self.status(cell).executables.into_iter();
         executables
             .find(|record| record.name == executable)
             .unwrap()
+    }
+
+    /// Where a group is, in the tree that says who belongs together.
+    pub fn group(&self, group: &str) -> PathBuf {
+        let layout = self.settings.layout.as_ref().unwrap();
+        let pids = layout.v1.get(&Controller::Pids);
+        let tree = layout.unified.as_ref().or(pids).unwrap();
+        tree.join(&self.settings.cgroup).join(group)
+    }
+
+    /// The processes of a cell, those in nested cells included, by their numbers on the host.
+    pub fn processes_in(&self, cell: &str) -> Vec<i32> {
+        let mut open = vec![self.group(cell)];
+        let mut pids = Vec::new();
+        while let Some(group) = open.pop() {
+            let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            pids.extend(text.lines().map(|line| line.parse::<i32>().unwrap()));
+            let inside = fs::read_dir(&group).into_iter().flatten().flatten();
+            open.extend(
+                inside
+                    .map(|entry| entry.path())
+                    .filter(|path| path.is_dir()),
+            );
+        }
+        pids
+    }
+
+    pub fn cgroup(&self) -> &str {
+        &self.settings.cgroup
     }
 
     /// Everything of the engine that is left: groups, files, processes in groups.

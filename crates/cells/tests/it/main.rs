@@ -1,9 +1,18 @@
 //! Cells on this machine's own kernel, as root.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
 
 mod cells;
 mod cgroups;
 mod child;
 mod confinement;
 mod harness;
+mod isolation;
+mod output;
+mod restart;
+mod robust;
 mod zygote;

@@ -58,6 +58,7 @@ fn later(item: observe::LogItem) -> LogItem {
         channel,
         line,
         timestamp,
+        raw: _,
     } = item;
     LogItem {
         channel,

@@ -15,6 +15,16 @@ use crate::node::Node;
 /// The namespace of the node's own workloads.
 pub(super) const NAMESPACE: &str = "mainstay";
 
+/// Whether a log of an executable is asked for: in our namespace, or by a name that no log of the
+/// node itself can have.
+pub(super) fn is_meant(request: &LogsRequest) -> bool {
+    match request.namespace.as_str() {
+        NAMESPACE => true,
+        "" | logs::SYSTEM => parse(&request.id).is_some(),
+        _ => false,
+    }
+}
+
 /// A log by the name `<cell>/<executable>`.
 pub(super) async fn read(
     node: &Node,

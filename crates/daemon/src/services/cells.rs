@@ -245,6 +245,7 @@ pub(super) fn status(error: &CellError) -> Status {
         | Error::ProgramNotFound { .. } => Code::NotFound,
         Error::CellExists { .. } | Error::Running { .. } => Code::AlreadyExists,
         Error::NotOurs { .. }
+        | Error::Unreadable { .. }
         | Error::NotRoot
         | Error::Cgroup(_)
         | Error::WorkingDirectory { .. }

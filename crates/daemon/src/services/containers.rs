@@ -1,4 +1,4 @@
-//! `Containers`, `Stats`, `Restart`: what other runtimes run on the machine.
+//! `Containers`, `Stats`, `Restart`: what other runtimes run on the machine, and our own cells.
 
 use mainstay_api::common::ContainerDriver;
 use mainstay_api::os::{
@@ -7,12 +7,15 @@ use mainstay_api::os::{
 use mainstay_containers::{ContainerError, Containers, Driver};
 use tonic::{Code, Status};
 
+use super::{cell_containers, cell_logs};
 use crate::node::Node;
 
 pub(super) async fn list(node: &Node, request: &ContainersRequest) -> Result<Container, Status> {
     let driver = driver(request.driver)?;
+    let own = is_ours(driver, &request.namespace).then(|| cell_containers::list(&node.cells));
+    let own = own.unwrap_or_default();
     let found = engine(node).list(&request.namespace, driver).await;
-    let containers = found.map_err(|error| status(&error))?;
+    let containers = beside(found, own.is_empty())?;
     let info = |container: mainstay_containers::Container| ContainerInfo {
         namespace: container.namespace,
         id: container.id,
@@ -27,14 +30,22 @@ pub(super) async fn list(node: &Node, request: &ContainersRequest) -> Result<Con
     };
     Ok(Container {
         metadata: None,
-        containers: containers.into_iter().map(info).collect(),
+        containers: own
+            .into_iter()
+            .chain(containers.into_iter().map(info))
+            .collect(),
     })
 }
 
 pub(super) async fn stats(node: &Node, request: &StatsRequest) -> Result<Stats, Status> {
     let driver = driver(request.driver)?;
+    let own = if is_ours(driver, &request.namespace) {
+        cell_containers::stats(&node.cells).await?
+    } else {
+        Vec::new()
+    };
     let used = engine(node).usage(&request.namespace, driver).await;
-    let stats = used.map_err(|error| status(&error))?.into_iter();
+    let stats = beside(used, own.is_empty())?.into_iter();
     let stats = stats.map(|(container, usage)| Stat {
         namespace: container.namespace,
         id: container.id,
@@ -45,16 +56,34 @@ pub(super) async fn stats(node: &Node, request: &StatsRequest) -> Result<Stats, 
     });
     Ok(Stats {
         metadata: None,
-        stats: stats.collect(),
+        stats: own.into_iter().chain(stats).collect(),
     })
 }
 
 pub(super) async fn restart(node: &Node, request: &RestartRequest) -> Result<Restart, Status> {
     let driver = driver(request.driver)?;
+    if driver == Driver::Containerd && request.namespace == cell_logs::NAMESPACE {
+        cell_containers::restart(&node.cells, &request.id).await?;
+        return Ok(Restart { metadata: None });
+    }
     let engine = engine(node);
     let done = engine.restart(&request.namespace, &request.id, driver);
     done.await.map_err(|error| status(&error))?;
     Ok(Restart { metadata: None })
+}
+
+/// Whether the node's own workloads are meant, alone or among all.
+fn is_ours(driver: Driver, namespace: &str) -> bool {
+    driver == Driver::Containerd && matches!(namespace, "" | cell_logs::NAMESPACE)
+}
+
+/// What others run, beside our own: where there is something of ours to show, a runtime that is
+/// not installed is no error.
+fn beside<T>(found: Result<Vec<T>, ContainerError>, alone: bool) -> Result<Vec<T>, Status> {
+    match found {
+        Err(ContainerError::Unreachable { absent: true, .. }) if !alone => Ok(Vec::new()),
+        found => found.map_err(|error| status(&error)),
+    }
 }
 
 pub(super) fn engine(node: &Node) -> Containers {

@@ -14,7 +14,7 @@ use super::{Answers, cell_logs, containers, shown};
 use crate::node::Node;
 
 /// The namespace of the node's own services.
-const SYSTEM: &str = "system";
+pub(super) const SYSTEM: &str = "system";
 /// A line longer than this comes as several items: an item has to fit into a message.
 const MOST_LINE_BYTES: usize = 4 << 20;
 
@@ -26,7 +26,7 @@ pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<
             "no log is named; set id, such as \"mainstay\"",
         ));
     }
-    if request.namespace == cell_logs::NAMESPACE {
+    if cell_logs::is_meant(&request) {
         let lines = cell_logs::read(node, &request, query).await?;
         return Ok(Box::pin(stream::try_unfold(lines, next_data)));
     }
@@ -173,24 +173,32 @@ pub(super) fn items_of(
     wanted: impl Fn(&Record<'_>) -> bool,
     unfinished: &mut Vec<u8>,
 ) -> Vec<Result<LogItem, Status>> {
-    let item = |line: String, time: Option<Timestamp>| LogItem {
-        channel: channel.to_owned(),
-        line,
-        timestamp: time.map_or(0, Timestamp::as_secs),
+    let item = |line: &[u8], time: Option<Timestamp>| {
+        let (line, raw) = match std::str::from_utf8(line) {
+            Ok(text) => (text.to_owned(), Bytes::new()),
+            Err(_) => {
+                let text = String::from_utf8_lossy(line).into_owned();
+                (text, Bytes::copy_from_slice(line))
+            }
+        };
+        LogItem {
+            channel: channel.to_owned(),
+            line,
+            timestamp: time.map_or(0, Timestamp::as_secs),
+            raw,
+        }
     };
     let mut items = Vec::new();
     if chunk.missed() {
-        items.push(Ok(item(format!("({MISSED})"), Some(Timestamp::now()))));
+        let line = format!("({MISSED})");
+        items.push(Ok(item(line.as_bytes(), Some(Timestamp::now()))));
     }
     for record in chunk.records().filter(|record| wanted(record)) {
         unfinished.extend_from_slice(record.text);
         if record.partial && unfinished.len() < MOST_LINE_BYTES {
             continue;
         }
-        items.push(Ok(item(
-            String::from_utf8_lossy(unfinished).into_owned(),
-            record.time,
-        )));
+        items.push(Ok(item(unfinished, record.time)));
         unfinished.clear();
     }
     items

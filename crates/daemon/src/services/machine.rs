@@ -278,7 +278,7 @@ impl MachineService for Machine {
         &self,
         _: Request<()>,
     ) -> Result<Response<LogsContainersResponse>, Status> {
-        readings::logs(&self.node.logs)
+        readings::logs(&self.node)
             .await
             .map(|answer| Response::new(envelope(answer)))
     }

@@ -6,6 +6,7 @@
 mod aurae_cells;
 mod aurae_observe;
 mod auth;
+mod cell_containers;
 mod cell_logs;
 mod cell_status;
 mod cells;

@@ -4,13 +4,13 @@ use mainstay_api::machine::{
     CpUsFreqStats, CpUsInfo, CpuFreqStats, CpuInfo, CpuStat, DiskStat, DiskStats, Hostname,
     LoadAvg, LogsContainer, NetDev, NetworkDeviceStats, SoftIrqStat, SystemStat,
 };
-use mainstay_journal::LogStore;
 use mainstay_node::counters::{Counters, CpuTimes};
 use mainstay_node::cpus::{self, Cpu};
 use mainstay_node::devices;
 use tonic::Status;
 
 use super::blocking;
+use crate::node::Node;
 
 pub(super) fn hostname() -> Hostname {
     Hostname {
@@ -281,12 +281,22 @@ fn disk_stat(name: String, counters: [u64; 15]) -> DiskStat {
     }
 }
 
-pub(super) async fn logs(store: &LogStore) -> Result<LogsContainer, Status> {
-    let store = store.clone();
-    let ids = tokio::task::spawn_blocking(move || store.sources())
+/// The node's own logs, and those of executables in cells.
+pub(super) async fn logs(node: &Node) -> Result<LogsContainer, Status> {
+    let store = node.logs.clone();
+    let mut ids = tokio::task::spawn_blocking(move || store.sources())
         .await
         .map_err(|_| Status::internal("listing the logs failed"))?
         .map_err(|error| super::logs::status(&error))?;
+    for status in node.cells.list() {
+        let cell = status.cell.name;
+        ids.extend(
+            status
+                .executables
+                .iter()
+                .map(|record| format!("{cell}/{}", record.name)),
+        );
+    }
     Ok(LogsContainer {
         metadata: None,
         ids,

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use hyper_util::rt::TokioIo;
 use mainstay_api::common::Metadata;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::observe::observe_client::ObserveClient;
+use mainstay_api::runtime::cell_service_client::CellServiceClient;
 use mainstay_identity::tls::{self, certificate_warning};
 use mainstay_identity::{CertificateInfo, Context};
 use rustls_pki_types::ServerName;
@@ -21,10 +23,12 @@ use crate::cli::Global;
 use crate::failure::{Exit, Failure, Outcome, chain, warn};
 use endpoint::Endpoint;
 pub use locate::{config_path, load, local_state, writable_config_path};
-pub use nodes::Answer;
+pub use nodes::{Answer, passed_on};
 
 /// The service nearly every command talks to.
 pub type Machine = MachineServiceClient<Channel>;
+
+pub type Cells = CellServiceClient<Channel>;
 
 /// The largest message a node sends.
 const MOST_MESSAGE_BYTES: usize = 32 << 20;
@@ -138,6 +142,19 @@ impl Client {
         Machine::new(self.channel()).max_decoding_message_size(MOST_MESSAGE_BYTES)
     }
 
+    pub fn cells(&self) -> Cells {
+        Cells::new(self.channel()).max_decoding_message_size(MOST_MESSAGE_BYTES)
+    }
+
+    pub fn observe(&self) -> ObserveClient<Channel> {
+        ObserveClient::new(self.channel()).max_decoding_message_size(MOST_MESSAGE_BYTES)
+    }
+
+    /// How long to wait for an answer, if nothing else is known of it.
+    pub fn timeout(&self) -> std::time::Duration {
+        self.timeout
+    }
+
     /// The nodes that requests are for; none means the endpoint itself.
     pub fn nodes(&self) -> &[String] {
         &self.nodes
@@ -149,6 +166,15 @@ impl Client {
         call: impl Future<Output = Result<T, tonic::Status>>,
     ) -> Outcome<T> {
         within(self.timeout, call).await
+    }
+
+    /// The same for what takes its time.
+    pub async fn within_bound<T>(
+        &self,
+        bound: std::time::Duration,
+        call: impl Future<Output = Result<T, tonic::Status>>,
+    ) -> Outcome<T> {
+        within(bound.max(self.timeout), call).await
     }
 
     /// Who answered: the name a forwarding node gave, else the endpoint itself.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use mainstay_api::common::Metadata;
 use mainstay_api::{FromNode, Reply};
 use tonic::{Request, Response, Status};
@@ -83,6 +83,57 @@ impl Client {
         Ok(answers)
     }
 
+    /// Asks every node by a call of its own, for answers that cannot be merged.
+    pub async fn ask_each<Q, A, F>(
+        &self,
+        bound: Duration,
+        question: &Q,
+        call: impl Fn(Request<Q>) -> F,
+    ) -> Outcome<Vec<Answer<A>>>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let ask = |node: Option<&str>| {
+            let mut request = passed_on(node, question.clone());
+            request.set_timeout(bound);
+            within(bound, call(request))
+        };
+        if self.nodes.is_empty() {
+            return Ok(vec![Answer {
+                node: self.node_name(None),
+                message: ask(None).await?.into_inner(),
+            }]);
+        }
+        let replies = join_all(self.nodes.iter().map(|node| ask(Some(node)))).await;
+        let mut answers = Vec::new();
+        for (node, reply) in self.nodes.iter().zip(replies) {
+            match reply {
+                Ok(reply) => answers.push(Answer {
+                    node: node.clone(),
+                    message: reply.into_inner(),
+                }),
+                Err(failure) => self.add_failure(node, failure),
+            }
+        }
+        if answers.is_empty() {
+            self.outcome()?;
+        }
+        Ok(answers)
+    }
+
+    /// The one node that is asked, `None` for the endpoint itself; for what only one can do.
+    pub fn only_node(&self, what: &str) -> Outcome<Option<&str>> {
+        match self.nodes.as_slice() {
+            [] => Ok(None),
+            [node] => Ok(Some(node)),
+            nodes => Err(Failure::usage(format!(
+                "{what} takes one node, not {}; name it with -n NODE",
+                nodes.len()
+            ))),
+        }
+    }
+
     fn calls<Q: Clone>(&self, question: &Q) -> Vec<Request<Q>> {
         if self.nodes.is_empty() {
             return vec![Request::new(question.clone())];
@@ -157,6 +208,15 @@ impl Client {
     pub fn outcome(&self) -> Outcome {
         self.failures.outcome(self.nodes.len())
     }
+}
+
+/// A request that the endpoint passes on as it is to one other node.
+pub fn passed_on<Q>(node: Option<&str>, message: Q) -> Request<Q> {
+    let mut request = Request::new(message);
+    if let Some(node) = node.and_then(|node| node.parse().ok()) {
+        request.metadata_mut().insert("node", node);
+    }
+    request
 }
 
 fn to_nodes<Q>(message: Q, nodes: &[String]) -> Request<Q> {

@@ -1,8 +1,8 @@
 //! `mainstay health`
 
 use clap::Args;
-use futures_util::future::join_all;
 use serde_json::json;
+use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -61,39 +61,25 @@ impl Health {
     }
 }
 
-/// The answers of all nodes that gave one. Such answers cannot be merged, so every node is asked
-/// by a call of its own.
+/// The answers of all nodes that gave one.
 async fn ask(client: &Client, service: &str) -> Outcome<Vec<(String, ServingStatus)>> {
-    let explain = |failure: Failure| match failure.exit {
-        Exit::NotFound => Failure::new(
-            Exit::NotFound,
-            format!("the node has no service {service:?}"),
-        ),
-        _ => failure,
+    let question = HealthCheckRequest {
+        service: service.to_owned(),
     };
-    let check = |node: Option<&str>| {
-        let mut request = tonic::Request::new(HealthCheckRequest {
-            service: service.to_owned(),
-        });
-        if let Some(node) = node.and_then(|node| node.parse().ok()) {
-            request.metadata_mut().insert("node", node);
-        }
-        let mut health = HealthClient::new(client.channel());
-        async move { client.within(health.check(request)).await }
+    let explain = |status: Status| match status.code() {
+        Code::NotFound => Status::not_found(format!("the node has no service {service:?}")),
+        _ => status,
     };
-    if client.nodes().is_empty() {
-        let answer = check(None).await.map_err(explain)?;
-        return Ok(vec![(client.node_name(None), answer.into_inner().status())]);
-    }
-    let answers = join_all(client.nodes().iter().map(|node| check(Some(node)))).await;
-    let mut statuses = Vec::new();
-    for (node, answer) in client.nodes().iter().zip(answers) {
-        match answer.map_err(explain) {
-            Ok(answer) => statuses.push((node.clone(), answer.into_inner().status())),
-            Err(failure) => client.add_failure(node, failure),
-        }
-    }
-    Ok(statuses)
+    let answers = client
+        .ask_each(client.timeout(), &question, |request| {
+            let mut health = HealthClient::new(client.channel());
+            async move { health.check(request).await.map_err(explain) }
+        })
+        .await?;
+    let statuses = answers.into_iter();
+    Ok(statuses
+        .map(|answer| (answer.node, answer.message.status()))
+        .collect())
 }
 
 fn table(service: &str, statuses: &[(String, ServingStatus)]) -> String {

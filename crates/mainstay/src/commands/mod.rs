@@ -1,6 +1,7 @@
 //! One file per command, named like the command.
 
 pub mod cat;
+pub mod cell;
 pub mod completion;
 pub mod config;
 pub mod containers;
@@ -18,6 +19,7 @@ pub mod netstat;
 pub mod pki;
 pub mod ps;
 pub mod restart;
+pub mod run;
 pub mod serve;
 pub mod stats;
 mod streams;
@@ -46,6 +48,8 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Containers(containers) => talk(containers.run(&global)),
         Command::Stats(stats) => talk(stats.run(&global)),
         Command::Restart(restart) => talk(restart.run(&global)),
+        Command::Run(run) => talk_and_leave(run.run(&global)),
+        Command::Cell(cell) => talk(cell.run(&global)),
         Command::Ls(ls) => talk(ls.run(&global)),
         Command::Cat(cat) => talk(cat.run(&global)),
         Command::Cp(cp) => talk(cp.run(&global)),
@@ -62,6 +66,16 @@ fn talk(work: impl Future<Output = Outcome>) -> Outcome {
         .enable_all()
         .build()?
         .block_on(work)
+}
+
+/// The same for what writes beside: a write whose reader does not read is not waited for.
+fn talk_and_leave(work: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
 }
 
 /// The same for a view that stays quick while long answers are taken apart beside it.

@@ -20,7 +20,7 @@ pub use lines::NodeLines;
 pub use message::{value, value_of_bytes};
 pub use sizes::{parse_size, percent, size};
 pub use table::{Table, printable};
-pub use times::{local_time, moment, wire_time};
+pub use times::{local_time, moment, span, wire_time};
 
 pub fn print(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();

@@ -1,5 +1,7 @@
 //! Times as people write and read them.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -27,4 +29,33 @@ pub fn local_time(time: Timestamp) -> String {
     time.to_zoned(TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S%.3f")
         .to_string()
+}
+
+/// The two largest units: `3d 4h`, `2h 58m`, `12 s`.
+pub fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_their_two_largest_units() {
+        for (seconds, shown) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (61, "1m 1s"),
+            (10_680, "2h 58m"),
+            (90_000, "1d 1h"),
+        ] {
+            assert_eq!(span(Duration::from_secs(seconds)), shown);
+        }
+    }
 }

@@ -7,8 +7,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::View;
-use super::text::{row, row_at_right, span};
+use super::text::{row, row_at_right};
 use crate::output::printable;
+use crate::output::span;
 use crate::top::keys::Mode;
 use crate::top::model::{Node, Standing};
 use crate::top::screen::Page;

@@ -6,8 +6,9 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::View;
-use super::text::{bar, fit, percent, rate, row, span};
+use super::text::{bar, fit, percent, rate, row};
 use crate::output::printable;
+use crate::output::span;
 use crate::top::model::{Node, Standing};
 use crate::top::screen::Sort;
 

@@ -1,7 +1,5 @@
 //! Numbers, bars and graphs as they stand on the screen.
 
-use std::time::Duration;
-
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -37,17 +35,6 @@ pub fn rate(bytes: Option<f64>) -> String {
         || "-".to_owned(),
         |bytes| format!("{}/s", size(whole(bytes))),
     )
-}
-
-/// The two largest units: `3d 4h`, `2h 58m`, `12 s`.
-pub fn span(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
 }
 
 /// `1:02.5`, as `ps` and `top` show it.
@@ -182,7 +169,6 @@ mod tests {
         assert_eq!(percent(Some(f64::MAX)), "9999%");
         assert_eq!(percent(None), "    -");
         assert_eq!(rate(Some(1536.0)), "1.5 KiB/s");
-        assert_eq!(span(Duration::from_secs(10_680)), "2h 58m");
         assert_eq!(cpu_time(62.55), "1:02.5");
         assert_eq!(cpu_time(-1.0), "0:00.0");
         assert_eq!(whole(f64::NAN), 0);

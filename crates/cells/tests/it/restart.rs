@@ -1,0 +1,412 @@
+//! What is there when the engine comes back: after its end, after a crash between two steps, and
+//! when what it finds is damaged.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use mainstay_cells::{CellError, CellEvent, CellSpec, HowEnded, Limits, Namespace};
+use mainstay_journal::{LogQuery, LogStream};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::harness::{TestCells, many, name, on_every_kind, soon};
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Waits until a process has ended, whoever's child it is.
+async fn until_gone(pid: i32) {
+    let Ok(handle) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::NONBLOCK) else {
+        return;
+    };
+    let handle =
+        tokio::io::unix::AsyncFd::with_interest(handle, tokio::io::Interest::READABLE).unwrap();
+    soon("a process to end", handle.readable())
+        .await
+        .unwrap()
+        .retain_ready();
+}
+
+#[tokio::test]
+async fn everything_is_there_again() {
+    on_every_kind("again", async |mut test| {
+        let spec = CellSpec {
+            limits: Limits {
+                pids: Some(50),
+                ..Limits::default()
+            },
+            hostname: Some("kept".to_owned()),
+            ..CellSpec::default()
+        };
+        test.allocate_as("a", spec).await;
+        test.allocate("a/b").await;
+        test.allocate("empty").await;
+        test.start_script("a", "done", "echo said; exit 7").await;
+        test.ended("a", "done").await;
+        test.start("a", "running", "sleep 1000").await.unwrap();
+        test.start("a/b", "nested", "sleep 1000").await.unwrap();
+        let before = test.cells.list();
+        let told = test.events.told().len();
+        for _ in 0..3 {
+            test.without_engine(async |_| {}).await;
+            assert_eq!(test.cells.list(), before);
+        }
+        assert_eq!(test.events.told().len(), told, "nothing is told again");
+        let (how, said) = test.ended("a", "done").await;
+        assert_eq!((how, said.as_str()), (HowEnded::Exited(7), "said\n"));
+        // And it is in charge of it all.
+        let twice = test.start("a", "running", "true").await.unwrap_err();
+        assert!(matches!(twice, CellError::Running { .. }), "{twice}");
+        assert_eq!(test.says("a", "hostname").await, "kept\n");
+        test.stop("a", "running").await.unwrap();
+        let (how, _) = test.ended("a", "running").await;
+        assert!(
+            matches!(how, HowEnded::Killed { signal: 15, .. }),
+            "{how:?}"
+        );
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_saw_is_told_once_with_its_code() {
+    let mut test = TestCells::new("unseen");
+    test.allocate("a").await;
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("go");
+    let script = format!(
+        "mkfifo {0}; echo ready; read word <{0}; echo $word; exit 42",
+        pipe.display()
+    );
+    let run = test.start_script("a", "x", &script).await;
+    test.until_said("a", "x", "ready").await;
+    test.without_engine(async |_| {
+        fs::write(&pipe, "unseen\n").unwrap();
+        until_gone(run.pid).await;
+    })
+    .await;
+    // Its record may come a moment after its end.
+    let is_end = |event: &CellEvent| matches!(event, CellEvent::Ended { .. });
+    test.events.until("the end", is_end).await;
+    let (how, said) = test.ended("a", "x").await;
+    assert_eq!(
+        (how, said.as_str()),
+        (HowEnded::Exited(42), "ready\nunseen\n")
+    );
+    for _ in 0..3 {
+        test.again();
+    }
+    assert_eq!(test.events.ends_of("x"), [HowEnded::Exited(42)]);
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn no_line_is_lost_while_nobody_is_there() {
+    let mut test = TestCells::new("counter");
+    test.allocate("a").await;
+    let script = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done";
+    test.start_script("a", "counter", script).await;
+    let mut lines = Vec::new();
+    for upto in [10, 20, 30] {
+        let query = LogQuery {
+            follow: true,
+            ..LogQuery::default()
+        };
+        lines.clear();
+        let log = test.log("a", "counter", query).await;
+        read_until(log, &mut lines, upto).await;
+        let text = String::from_utf8(lines.clone()).unwrap();
+        for (line, number) in text.lines().zip(1..) {
+            assert_eq!(line, number.to_string());
+        }
+        test.without_engine(async |_| {}).await;
+    }
+    test.free_all().await;
+}
+
+async fn read_until(mut log: LogStream, into: &mut Vec<u8>, line: usize) {
+    let wanted = format!("\n{line}\n");
+    soon("the counter", async {
+        while !String::from_utf8_lossy(into).contains(&wanted) {
+            log.next().await.unwrap().unwrap().append_text(into);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_lost_with_the_first_process_is_said_and_the_cell_goes_on() {
+    on_every_kind("lost", async |mut test| {
+        let shared = CellSpec {
+            share: [Namespace::Pid, Namespace::Mount].into(),
+            ..CellSpec::default()
+        };
+        test.allocate("own").await;
+        test.allocate_as("shared", shared).await;
+        test.allocate("own/nested").await;
+        test.start("own/nested", "x", "sleep 1000").await.unwrap();
+        for cell in ["own", "shared"] {
+            test.start_script(cell, "done", "exit 3").await;
+            test.ended(cell, "done").await;
+            let run = test.start(cell, "x", "sleep 1000").await.unwrap();
+            kill(test.status(cell).shim_pid.unwrap());
+            let (how, _) = test.ended(cell, "x").await;
+            assert_eq!(how, HowEnded::Lost, "{cell}");
+            until_gone(run.pid).await;
+            assert_eq!(test.ended(cell, "done").await.0, HowEnded::Exited(3));
+            assert_eq!(test.says(cell, "echo again").await, "again\n");
+            test.start(cell, "x", "sleep 1000").await.unwrap();
+            assert_eq!(test.record(cell, "x").runs, 2);
+        }
+        assert!(
+            test.record("own/nested", "x").run.is_running(),
+            "it has its own"
+        );
+        // The same when nobody is there to see it.
+        for cell in ["own", "shared"] {
+            let run = test.record(cell, "x").run;
+            let shim = test.status(cell).shim_pid.unwrap();
+            test.without_engine(async |_| {
+                kill(shim);
+                until_gone(shim).await;
+            })
+            .await;
+            assert_eq!(test.ended(cell, "x").await.0, HowEnded::Lost);
+            until_gone(run.pid).await;
+            assert_eq!(test.says(cell, "echo again").await, "again\n");
+        }
+        assert_eq!(test.events.ends_of("x"), [HowEnded::Lost; 4]);
+        test.free_all().await;
+    })
+    .await;
+}
+
+/// Everything below `cells` that is garbage, and what it must not do to the cells beside it.
+#[tokio::test]
+async fn damaged_records_harm_no_other_cell() {
+    let mut test = TestCells::new("damaged");
+    test.allocate("good").await;
+    test.start("good", "x", "sleep 1000").await.unwrap();
+    test.start_script("good", "done", "echo kept; exit 5").await;
+    test.ended("good", "done").await;
+    let garbage: [&[u8]; 6] = [
+        b"",
+        b"{",
+        b"\0\0\0\0",
+        b"[1, 2]",
+        br#"{"name": "../../etc", "spec": {}, "allocated": 0}"#,
+        br#"{"name": "elsewhere", "spec": {"limits": {"pids": -1}}, "allocated": 0}"#,
+    ];
+    test.without_engine(async |state| {
+        let cells = state.join("cells");
+        for (number, bytes) in garbage.iter().enumerate() {
+            let cell = cells.join(format!("cells/bad{number}"));
+            fs::create_dir(&cell).unwrap();
+            fs::write(cell.join("cell.json"), bytes).unwrap();
+            fs::write(
+                cells.join(format!("executables/good_bad{number}.json")),
+                bytes,
+            )
+            .unwrap();
+        }
+        fs::write(cells.join("cells/a-file"), "x").unwrap();
+        fs::create_dir(cells.join("executables/a-directory")).unwrap();
+        fs::write(cells.join("logs/a-file"), "x").unwrap();
+        let told = cells.join("cells/good/told.json");
+        let mut text = fs::read(&told).unwrap();
+        text.extend_from_slice(b"garbage\n[\"x\",{\"runs\":9");
+        fs::write(&told, text).unwrap();
+    })
+    .await;
+    let listed = test.cells.list();
+    let names: Vec<&str> = listed
+        .iter()
+        .map(|status| status.cell.name.as_str())
+        .collect();
+    assert_eq!(names, ["good"]);
+    assert!(test.record("good", "x").run.is_running());
+    let (how, said) = test.ended("good", "done").await;
+    assert_eq!((how, said.as_str()), (HowEnded::Exited(5), "kept\n"));
+    test.says("good", "true").await;
+    assert_eq!(test.events.ends_of("done").len(), 1);
+    // What cannot be read is left for whoever can.
+    assert!(test.state().join("cells/cells/bad1/cell.json").exists());
+    test.free("good").await;
+}
+
+#[tokio::test]
+async fn a_damaged_record_of_an_executable_does_not_keep_its_name_from_running() {
+    let mut test = TestCells::new("damaged-run");
+    test.allocate("a").await;
+    test.start_script("a", "x", "echo one").await;
+    test.ended("a", "x").await;
+    test.without_engine(async |state| {
+        fs::write(state.join("cells/executables/a_x.json"), "{\"cell\":\"a\",").unwrap();
+    })
+    .await;
+    let (how, said) = test.run("a", "x", "echo two").await;
+    assert_eq!((how, said.as_str()), (HowEnded::Exited(0), "two\n"));
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn a_cell_whose_record_is_damaged_keeps_its_output_until_it_is_mended() {
+    let mut test = TestCells::new("mended");
+    test.allocate("a").await;
+    test.start_script("a", "x", "echo precious").await;
+    test.ended("a", "x").await;
+    let record = test.state().join("cells/cells/a/cell.json");
+    let good = fs::read(&record).unwrap();
+    test.without_engine(async |_| fs::write(&record, &good[..good.len() / 2]).unwrap())
+        .await;
+    assert!(test.cells.list().is_empty());
+    let taken = test.cells.allocate(name("a"), CellSpec::default()).await;
+    assert!(
+        matches!(taken, Err(CellError::Unreadable { .. })),
+        "{taken:?}"
+    );
+    test.without_engine(async |_| fs::write(&record, &good).unwrap())
+        .await;
+    let (how, said) = test.ended("a", "x").await;
+    assert_eq!((how, said.as_str()), (HowEnded::Exited(0), "precious\n"));
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn a_crash_while_a_cell_was_made_leaves_it_whole_or_gone() {
+    on_every_kind("half-made", async |mut test| {
+        test.allocate("model").await;
+        test.without_engine(async |state| {
+            let cells = state.join("cells/cells");
+            // Only the directory; the record not renamed yet; the record, but no group.
+            fs::create_dir(cells.join("empty")).unwrap();
+            fs::create_dir(cells.join("torn")).unwrap();
+            fs::write(cells.join("torn/cell.json.new"), "{\"name\":").unwrap();
+            let model = fs::read_to_string(cells.join("model/cell.json")).unwrap();
+            fs::create_dir(cells.join("groupless")).unwrap();
+            let record = model.replace("\"model\"", "\"groupless\"");
+            fs::write(cells.join("groupless/cell.json"), record).unwrap();
+        })
+        .await;
+        let names: Vec<String> = test
+            .cells
+            .list()
+            .iter()
+            .map(|status| status.cell.name.to_string())
+            .collect();
+        assert_eq!(names, ["groupless", "model"]);
+        test.says("groupless", "true").await;
+        for cell in ["empty", "torn"] {
+            test.allocate(cell).await;
+            test.says(cell, "true").await;
+        }
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_crash_while_a_cell_was_freed_lets_it_be_freed_again() {
+    on_every_kind("half-freed", async |mut test| {
+        for cell in ["killed", "groupless", "recordless"] {
+            test.allocate(cell).await;
+            test.start(cell, "x", "sleep 1000").await.unwrap();
+        }
+        let shims: Vec<i32> = ["killed", "groupless", "recordless"]
+            .map(|cell| test.status(cell).shim_pid.unwrap())
+            .into();
+        let group = test.group("groupless/_x");
+        let outer = test.group("groupless");
+        test.without_engine(async |state| {
+            for shim in shims {
+                kill(shim);
+                until_gone(shim).await;
+            }
+            // Further on: the groups are gone, or also the records of what ran.
+            for group in [&group, &outer] {
+                soon("the group to empty", remove(group)).await;
+            }
+            let cells = state.join("cells");
+            fs::remove_file(cells.join("executables/recordless_x.json")).unwrap();
+            fs::remove_dir_all(cells.join("logs/recordless_x")).unwrap();
+            // And of one whose own record is gone already, something is left.
+            let orphan = fs::read_to_string(cells.join("executables/killed_x.json")).unwrap();
+            let orphan = orphan.replace("\"killed\"", "\"gone\"");
+            fs::write(cells.join("executables/gone_x.json"), orphan).unwrap();
+            fs::create_dir(cells.join("logs/gone_x")).unwrap();
+            fs::write(cells.join("executables/gone_y.json.new"), "{").unwrap();
+        })
+        .await;
+        assert_eq!(test.cells.list().len(), 3);
+        for cell in ["killed", "groupless"] {
+            assert_eq!(test.ended(cell, "x").await.0, HowEnded::Lost);
+        }
+        test.says("groupless", "true").await;
+        test.free_all().await;
+    })
+    .await;
+}
+
+/// A killed process leaves its group a moment after its end.
+async fn remove(group: &Path) {
+    while fs::remove_dir(group).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_is_somebody_elses_is_left_alone() {
+    on_every_kind("foreign", async |test| {
+        test.allocate("ours").await;
+        let foreign = test.group("foreign");
+        fs::create_dir(&foreign).unwrap();
+        let taken = test
+            .cells
+            .allocate(name("foreign"), CellSpec::default())
+            .await;
+        assert!(matches!(taken, Err(CellError::NotOurs { .. })), "{taken:?}");
+        assert!(foreign.is_dir());
+        assert_eq!(test.cells.list().len(), 1);
+        fs::remove_dir(&foreign).unwrap();
+        test.allocate("foreign").await;
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_ends_at_once_that_nobody_saw_are_all_told() {
+    let mut test = TestCells::new("many-ends");
+    test.allocate("a").await;
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("go");
+    let made = Command::new("mkfifo").arg(&pipe).process_group(0).status();
+    assert!(made.unwrap().success());
+    let count = many(100);
+    let script = format!("echo ready; cat <{}; exit 9", pipe.display());
+    let mut pids = Vec::new();
+    for number in 0..count {
+        pids.push(
+            test.start_script("a", &format!("x{number}"), &script)
+                .await
+                .pid,
+        );
+    }
+    test.without_engine(async |_| {
+        // All of them read until the last writer is gone.
+        drop(fs::OpenOptions::new().write(true).open(&pipe).unwrap());
+        for pid in pids {
+            until_gone(pid).await;
+        }
+    })
+    .await;
+    for number in 0..count {
+        let executable = format!("x{number}");
+        assert_eq!(test.ended("a", &executable).await.0, HowEnded::Exited(9));
+        assert_eq!(test.events.ends_of(&executable), [HowEnded::Exited(9)]);
+    }
+    test.free_all().await;
+}

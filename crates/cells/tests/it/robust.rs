@@ -1,0 +1,612 @@
+//! Executables that do not behave, and more of them than anybody needs.
+
+use std::time::{Duration, Instant};
+
+use mainstay_cells::{
+    CellError, CellSpec, ExecutableSpec, HowEnded, Limits, MemoryLimits, Namespace, StopHow,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::JoinSet;
+
+use crate::harness::{TestCells, many, name, on_every_kind, soon};
+
+const SOON: StopHow = StopHow {
+    signal: None,
+    grace: Some(Duration::from_millis(100)),
+};
+const KILLED: HowEnded = HowEnded::Killed {
+    signal: libc::SIGKILL,
+    out_of_memory: false,
+};
+
+fn limited(limits: Limits) -> CellSpec {
+    CellSpec {
+        limits,
+        ..CellSpec::default()
+    }
+}
+
+fn with_pids(pids: u64) -> CellSpec {
+    limited(Limits {
+        pids: Some(pids),
+        ..Limits::default()
+    })
+}
+
+fn with_memory(max: u64) -> CellSpec {
+    let memory = MemoryLimits {
+        max: Some(max),
+        ..MemoryLimits::default()
+    };
+    limited(Limits {
+        memory,
+        ..Limits::default()
+    })
+}
+
+async fn stop(test: &TestCells, cell: &str, executable: &str, how: StopHow) {
+    let executable = Some(executable.parse().unwrap());
+    let stopped = test.cells.stop(name(cell), executable, how);
+    soon("the executable to end", stopped).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_forks_without_end_is_ended_and_harms_nobody_else() {
+    on_every_kind("bomb", async |test| {
+        test.allocate_as("bomb", with_pids(20)).await;
+        test.allocate("other").await;
+        let bomb = "trap '' TERM; while :; do sh -c \"$0\" \"$0\" & done";
+        for how in ["stop", "free"] {
+            let started = test.start_as("bomb", "x", "sh", |spec| {
+                spec.words = ["sh", "-c", bomb, bomb].map(str::to_owned).to_vec();
+            });
+            started.await.unwrap();
+            // As shells say it who could not.
+            test.until_said("bomb", "x", "fork").await;
+            assert!(test.processes_in("bomb").len() <= 20);
+            test.says("other", "true").await;
+            if how == "stop" {
+                stop(&test, "bomb", "x", SOON).await;
+                assert_eq!(test.processes_in("bomb"), Vec::<i32>::new());
+            }
+        }
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cell_that_is_full_takes_no_more_until_there_is_room() {
+    on_every_kind("full", async |test| {
+        test.allocate_as("a", with_pids(4)).await;
+        test.allocate("a/inner").await;
+        let script = "for each in 1 2 3; do sleep 1000 & done; echo full; wait";
+        test.start_script("a", "filler", script).await;
+        test.until_said("a", "filler", "full").await;
+        for cell in ["a", "a/inner"] {
+            let error = test.start(cell, "more", "true").await.unwrap_err();
+            assert!(
+                matches!(error, CellError::TooManyProcesses { .. }),
+                "{error}"
+            );
+        }
+        assert_eq!(test.processes_in("a").len(), 4);
+        test.stop("a", "filler").await.unwrap();
+        test.says("a", "true").await;
+        test.says("a/inner", "true").await;
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_kill_for_lack_of_memory_is_told_as_such() {
+    on_every_kind("memory", async |test| {
+        test.allocate_as("a", with_memory(24 << 20)).await;
+        test.start("a", "killed", "sleep 1000").await.unwrap();
+        stop(
+            &test,
+            "a",
+            "killed",
+            StopHow {
+                grace: Some(Duration::ZERO),
+                ..SOON
+            },
+        )
+        .await;
+        test.start_script("a", "greedy", "x=x; while :; do x=$x$x; done")
+            .await;
+        let (how, _) = test.ended("a", "greedy").await;
+        let out_of_memory = HowEnded::Killed {
+            signal: libc::SIGKILL,
+            out_of_memory: true,
+        };
+        assert_eq!(how, out_of_memory);
+        let (how, _) = test.ended("a", "killed").await;
+        assert!(
+            matches!(
+                how,
+                HowEnded::Killed {
+                    out_of_memory: false,
+                    ..
+                }
+            ),
+            "{how:?}"
+        );
+        // The cell goes on.
+        test.says("a", "true").await;
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_ignores_the_request_to_end_is_killed_after_its_time() {
+    on_every_kind("deaf", async |test| {
+        test.allocate("a").await;
+        let script = "trap '' TERM INT; echo ready; while :; do sleep 1000; done";
+        test.start_script("a", "deaf", script).await;
+        test.until_said("a", "deaf", "ready").await;
+        stop(&test, "a", "deaf", SOON).await;
+        assert_eq!(test.ended("a", "deaf").await.0, KILLED);
+        assert_eq!(test.processes_in("a"), Vec::<i32>::new());
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_ends_when_asked_is_not_killed_and_may_be_asked_otherwise() {
+    let test = TestCells::new("asked");
+    test.allocate("a").await;
+    // What it starts when it is asked to end has to be asked as well.
+    let script = "trap 'sleep 1000 & echo bye; exit 3' TERM
+        trap 'sleep 1000 & echo other; exit 4' USR1
+        echo ready; while :; do sleep 1000 & wait; done";
+    for (signal, code, word) in [(None, 3, "bye"), (Some(Signal::USR1), 4, "other")] {
+        test.start_script("a", "x", script).await;
+        test.until_said("a", "x", "ready").await;
+        let grace = Some(Duration::from_secs(10));
+        stop(&test, "a", "x", StopHow { signal, grace }).await;
+        let (how, said) = test.ended("a", "x").await;
+        assert_eq!(how, HowEnded::Exited(code));
+        assert_eq!(said, format!("ready\n{word}\n"));
+    }
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn what_goes_into_the_background_is_ended_with_its_executable_or_its_cell() {
+    on_every_kind("daemons", async |test| {
+        test.allocate("a").await;
+        let script = "(setsid sh -c '(echo below; exec sleep 1000) & exit 0' &); exit 7";
+        for how in ["stop", "free"] {
+            test.start_script("a", "x", script).await;
+            test.until_said("a", "x", "below").await;
+            let (end, _) = test.ended("a", "x").await;
+            assert_eq!(end, HowEnded::Exited(7));
+            assert_eq!(test.processes_in("a").len(), 1, "it goes on");
+            if how == "stop" {
+                test.stop("a", "x").await.unwrap();
+                assert_eq!(test.processes_in("a"), Vec::<i32>::new());
+                // That it was stopped does not change how it ended.
+                assert_eq!(test.record("a", "x").run.end.unwrap().how, end);
+            }
+        }
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_in_the_background_keeps_its_name_when_the_name_starts_again() {
+    let test = TestCells::new("background");
+    test.allocate("a").await;
+    test.start_script("a", "x", "(sleep 1000 &); exit 0").await;
+    test.ended("a", "x").await;
+    test.start("a", "x", "sleep 1000").await.unwrap();
+    assert_eq!(test.processes_in("a").len(), 2);
+    test.stop("a", "x").await.unwrap();
+    assert_eq!(test.processes_in("a"), Vec::<i32>::new());
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn what_is_held_by_a_signal_is_ended_all_the_same() {
+    on_every_kind("held", async |test| {
+        test.allocate("a").await;
+        let run = test
+            .start_script("a", "x", "trap '' TERM; echo ready; sleep 1000; true")
+            .await;
+        test.until_said("a", "x", "ready").await;
+        kill_process(Pid::from_raw(run.pid).unwrap(), Signal::STOP).unwrap();
+        stop(&test, "a", "x", SOON).await;
+        assert_eq!(test.ended("a", "x").await.0, KILLED);
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_of_a_cell_is_stopped_at_once_and_what_is_nested_is_not() {
+    let test = TestCells::new("all");
+    test.allocate("a").await;
+    test.allocate("a/b").await;
+    let deaf = "trap '' TERM; echo ready; while :; do sleep 1000; done";
+    for executable in ["1", "2", "3"] {
+        test.start_script("a", executable, deaf).await;
+        test.until_said("a", executable, "ready").await;
+    }
+    test.start("a/b", "x", "sleep 1000").await.unwrap();
+    let how = StopHow {
+        grace: Some(Duration::from_millis(300)),
+        ..SOON
+    };
+    let begun = Instant::now();
+    soon("all to end", test.cells.stop(name("a"), None, how))
+        .await
+        .unwrap();
+    assert!(
+        begun.elapsed() >= Duration::from_millis(300),
+        "they were asked first"
+    );
+    for executable in ["1", "2", "3"] {
+        assert_eq!(test.ended("a", executable).await.0, KILLED);
+    }
+    assert!(test.record("a/b", "x").run.is_running());
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn freeing_a_cell_frees_what_is_nested_and_nothing_beside() {
+    on_every_kind("nested", async |test| {
+        let cells = ["a", "a/b", "a/b/c", "ab", "a-b"];
+        for cell in cells {
+            test.allocate(cell).await;
+            test.start(cell, "x", "sleep 1000").await.unwrap();
+        }
+        test.free("a").await;
+        let left: Vec<String> = test
+            .cells
+            .list()
+            .iter()
+            .map(|s| s.cell.name.to_string())
+            .collect();
+        assert_eq!(left, ["a-b", "ab"]);
+        for cell in ["ab", "a-b"] {
+            assert!(test.record(cell, "x").run.is_running());
+            assert_eq!(test.processes_in(cell).len(), 1);
+        }
+        // The names are free again.
+        test.allocate("a").await;
+        test.says("a", "true").await;
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_nested_cell_has_its_limits_beside_executables_of_the_one_around() {
+    on_every_kind("beside", async |test| {
+        test.allocate("a").await;
+        test.start("a", "before", "sleep 1000").await.unwrap();
+        test.allocate_as("a/b", with_pids(2)).await;
+        test.start("a", "after", "sleep 1000").await.unwrap();
+        test.start_script("a/b", "x", "sleep 1000 & echo full; wait")
+            .await;
+        test.until_said("a/b", "x", "full").await;
+        let error = test.start("a/b", "y", "true").await.unwrap_err();
+        assert!(
+            matches!(error, CellError::TooManyProcesses { .. }),
+            "{error}"
+        );
+        test.says("a", "true").await;
+        assert_eq!(test.processes_in("a").len(), 4);
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_longest_and_the_oddest_names_work() {
+    let test = TestCells::new("names");
+    let label = "Z".repeat(63);
+    let mut cell = String::new();
+    for _ in 0..16 {
+        cell = if cell.is_empty() {
+            label.clone()
+        } else {
+            format!("{cell}/{label}")
+        };
+        test.allocate(&cell).await;
+    }
+    let executable = "x".repeat(63);
+    let (how, said) = test.run(&cell, &executable, "hostname").await;
+    assert_eq!((how, said), (HowEnded::Exited(0), format!("{label}\n")));
+    for executable in [
+        "a.json",
+        "b.json.new",
+        "cell.json",
+        "current",
+        "0",
+        "a__b",
+        "a..b",
+    ] {
+        let (how, said) = test.run(&label, executable, "echo x").await;
+        assert_eq!(
+            (how, said.as_str()),
+            (HowEnded::Exited(0), "x\n"),
+            "{executable}"
+        );
+    }
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn a_name_that_control_groups_use_themselves_is_refused_or_works() {
+    on_every_kind("tasks", async |test| {
+        for spec in [CellSpec::default(), with_pids(9)] {
+            match test.cells.allocate(name("tasks"), spec).await {
+                Ok(_) => assert_eq!(test.says("tasks", "echo x").await, "x\n"),
+                Err(error) => assert!(error.to_string().contains("tasks"), "{error}"),
+            }
+            test.free_all().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn each_run_is_told_apart_and_the_log_goes_on() {
+    let test = TestCells::new("runs");
+    test.allocate("a").await;
+    let mut pids = Vec::new();
+    for word in ["one", "two", "three"] {
+        let run = test.start("a", "x", &format!("echo {word}")).await.unwrap();
+        pids.push(run.pid);
+        let (_, said) = test.ended("a", "x").await;
+        assert_eq!(said, format!("{word}\n"));
+    }
+    let record = test.record("a", "x");
+    assert_eq!((record.runs, record.earlier.len()), (3, 2));
+    for (pid, word) in pids.iter().zip(["one", "two", "three"]) {
+        let found = test.cells.find_run(*pid).unwrap();
+        let run = test.cells.until_ended(&found).await;
+        let query = mainstay_journal::LogQuery {
+            since: Some(run.started()),
+            until: Some(mainstay_journal::Timestamp::from_nanos(run.end.unwrap().at)),
+            ..mainstay_journal::LogQuery::default()
+        };
+        let mut log = test.log("a", "x", query).await;
+        let mut text = Vec::new();
+        while let Some(chunk) = log.next().await.unwrap() {
+            chunk.append_text(&mut text);
+        }
+        assert_eq!(String::from_utf8(text).unwrap(), format!("{word}\n"));
+    }
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn who_waits_for_a_run_does_not_wait_for_the_next() {
+    let test = TestCells::new("next-run");
+    test.allocate("a").await;
+    test.start("a", "x", "sleep 1000").await.unwrap();
+    let first = test.found("a", "x");
+    let mut end = std::pin::pin!(test.cells.until_ended(&first));
+    tokio::select! {
+        biased;
+        run = &mut end => panic!("it runs: {run:?}"),
+        () = std::future::ready(()) => {}
+    }
+    test.stop("a", "x").await.unwrap();
+    test.start("a", "x", "sleep 1000").await.unwrap();
+    let run = soon("the end of the first run", end).await;
+    assert_eq!(run.started, first.run.started);
+    assert!(run.end.is_some());
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn what_ends_with_its_cell_is_waited_for_no_longer() {
+    let test = TestCells::new("gone");
+    test.allocate("a").await;
+    test.start("a", "x", "sleep 1000").await.unwrap();
+    let found = test.found("a", "x");
+    let (run, freed) = tokio::join!(
+        soon("its end", test.cells.until_ended(&found)),
+        test.cells.free(name("a"))
+    );
+    freed.unwrap();
+    assert!(run.end.is_none());
+    assert_eq!(test.events.ends_of("x"), [HowEnded::Lost]);
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn of_many_who_ask_for_the_same_one_gets_it() {
+    let test = TestCells::new("same");
+    let mut allocating = JoinSet::new();
+    for _ in 0..20 {
+        let cells = test.cells.clone();
+        allocating.spawn(async move { cells.allocate(name("a"), CellSpec::default()).await });
+    }
+    let made = allocating.join_all().await;
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+    let mut starting = JoinSet::new();
+    for _ in 0..20 {
+        let cells = test.cells.clone();
+        starting.spawn(async move {
+            cells
+                .start(name("a"), "x".parse().unwrap(), sleeper())
+                .await
+        });
+    }
+    let started = starting.join_all().await;
+    assert_eq!(started.iter().filter(|started| started.is_ok()).count(), 1);
+    assert_eq!(test.processes_in("a").len(), 1);
+    test.free_all().await;
+}
+
+fn sleeper() -> ExecutableSpec {
+    ExecutableSpec {
+        words: vec!["sleep".to_owned(), "1000".to_owned()],
+        ..ExecutableSpec::default()
+    }
+}
+
+/// Whatever the order is in which they come through, nothing is left that nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn making_starting_and_freeing_at_once_leaves_nothing() {
+    let test = TestCells::new("at-once");
+    for _ in 0..many(40) {
+        let mut work = JoinSet::new();
+        for part in 0..8 {
+            let cells = test.cells.clone();
+            work.spawn(async move {
+                let (outer, inner) = (name("a"), name("a/b"));
+                match part % 4 {
+                    0 => drop(cells.allocate(outer, CellSpec::default()).await),
+                    1 => drop(cells.allocate(inner, CellSpec::default()).await),
+                    2 => drop(cells.start(outer, "x".parse().unwrap(), sleeper()).await),
+                    _ => drop(cells.free(outer).await),
+                }
+            });
+        }
+        soon("all of it", work.join_all()).await;
+    }
+    test.free_all().await;
+}
+
+/// Nobody waits any more for what was asked, and the runtime it went on in is gone.
+#[test]
+fn what_is_broken_off_is_whole_or_gone_after_a_restart() {
+    let mut test = TestCells::new("broken-off");
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let at_once = Duration::ZERO;
+    for _ in 0..many(30) {
+        let broken = runtime();
+        broken.block_on(async {
+            let asked = test.cells.allocate(name("a"), CellSpec::default());
+            let _ = tokio::time::timeout(at_once, asked).await;
+            let asked = test.cells.start(name("a"), "x".parse().unwrap(), sleeper());
+            let _ = tokio::time::timeout(at_once, asked).await;
+            let _ = tokio::time::timeout(at_once, test.cells.free(name("a"))).await;
+        });
+        drop(broken);
+        test.again();
+        let found = test.cells.list().into_iter().find_map(|status| {
+            let record = status.executables.into_iter().next()?;
+            test.cells.find_run(record.run.pid)
+        });
+        // What has ended, with its cell or alone, is known to have.
+        if let Some(found) = found.filter(|_| test.processes_in("a").is_empty()) {
+            let end = async { soon("the end", test.cells.until_ended(&found)).await };
+            assert!(runtime().block_on(end).end.is_some());
+        }
+    }
+    runtime().block_on(test.free_all());
+}
+
+#[tokio::test]
+async fn thousands_of_short_executables_in_a_row_leave_nothing() {
+    let test = TestCells::new("in-a-row");
+    test.allocate("a").await;
+    let runs = many(2000);
+    for _ in 0..runs {
+        let run = test.start("a", "x", "/bin/true").await.unwrap();
+        let found = test.cells.find_run(run.pid).unwrap();
+        let run = soon("its end", test.cells.until_ended(&found)).await;
+        assert_eq!(run.end.unwrap().how, HowEnded::Exited(0));
+    }
+    let record = test.record("a", "x");
+    assert_eq!(record.runs, runs as u64);
+    let shim = test.status("a").shim_pid.unwrap();
+    let open = std::fs::read_dir(format!("/proc/{shim}/fd"))
+        .unwrap()
+        .count();
+    assert!(open < 30, "{open} descriptors in the shim");
+    assert_eq!(test.events.ends_of("x").len(), runs);
+    test.free_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_cells_run_at_once() {
+    on_every_kind("hundreds", async |test| {
+        let count = many(200);
+        let mut work = JoinSet::new();
+        for number in 0..count {
+            let cells = test.cells.clone();
+            work.spawn(async move {
+                let cell = name(&format!("c{number}"));
+                cells
+                    .allocate(cell.clone(), CellSpec::default())
+                    .await
+                    .unwrap();
+                cells
+                    .start(cell, "x".parse().unwrap(), sleeper())
+                    .await
+                    .unwrap();
+            });
+        }
+        soon("all to start", work.join_all()).await;
+        let list = test.cells.list();
+        assert_eq!(list.len(), count);
+        let running = |status: &mainstay_cells::CellStatus| status.executables[0].run.is_running();
+        assert!(list.iter().all(running));
+        let mut work = JoinSet::new();
+        for number in 0..count {
+            let cells = test.cells.clone();
+            work.spawn(async move { cells.free(name(&format!("c{number}"))).await.unwrap() });
+        }
+        soon("all to go", work.join_all()).await;
+        test.free_all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_process_that_starts_cells_is_replaced_when_it_is_gone() {
+    let test = TestCells::new("zygote");
+    test.allocate("a").await;
+    test.start("a", "x", "sleep 1000").await.unwrap();
+    let shim = test.status("a").shim_pid.unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{shim}/status")).unwrap();
+    let parent = status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:\t"))
+        .unwrap();
+    kill_process(
+        Pid::from_raw(parent.parse().unwrap()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+    test.allocate("b").await;
+    test.says("b", "true").await;
+    assert!(test.record("a", "x").run.is_running());
+    test.says("a", "true").await;
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn what_shares_the_processes_of_the_host_is_found_and_ended_too() {
+    on_every_kind("shared-pid", async |test| {
+        let spec = CellSpec {
+            share: [Namespace::Pid, Namespace::Mount].into(),
+            ..CellSpec::default()
+        };
+        test.allocate_as("a", spec).await;
+        let script = "(setsid sleep 1000 &); echo below; exec sleep 1000";
+        test.start_script("a", "x", script).await;
+        test.until_said("a", "x", "below").await;
+        test.stop("a", "x").await.unwrap();
+        assert_eq!(test.processes_in("a"), Vec::<i32>::new());
+        test.start_script("a", "x", script).await;
+        test.until_said("a", "x", "below").await;
+        test.free_all().await;
+    })
+    .await;
+}

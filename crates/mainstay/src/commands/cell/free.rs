@@ -1,0 +1,58 @@
+//! `mainstay cell free`
+
+use clap::Args;
+use mainstay_api::runtime::FreeCellRequest;
+use serde_json::json;
+
+use super::{MOST_PATIENCE, connect};
+use crate::cli::{Format, Global};
+use crate::failure::{Failure, Outcome};
+use crate::output;
+
+/// End everything in cells, nested ones included, and remove every trace of them
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay cell free web\n  \
+    mainstay cell free run-1 run-2\n\n\
+    Logs and exit codes of what ran in a cell go with it.")]
+pub struct Free {
+    #[arg(value_name = "NAME", required = true)]
+    cells: Vec<String>,
+}
+
+impl Free {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let bound = global.timeout.max(MOST_PATIENCE);
+        let mut freed = Vec::new();
+        let mut failed: Option<Failure> = None;
+        for cell in self.cells {
+            let request = FreeCellRequest {
+                cell_name: cell.clone(),
+            };
+            let answers = client.ask_each(bound, &request, |request| {
+                let mut cells = client.cells();
+                async move { cells.free(request).await }
+            });
+            let outcome = answers.await.and_then(|answers| {
+                for answer in answers {
+                    if global.output == Format::Table {
+                        output::print(&format!("{}: cell {cell:?} freed\n", answer.node))?;
+                    }
+                    freed.push(json!({ "node": answer.node, "cell": cell }));
+                }
+                client.outcome()
+            });
+            // One that cannot be freed is no reason to keep the others.
+            if let Err(failure) = outcome
+                && let Some(earlier) = failed.replace(failure)
+            {
+                earlier.report();
+            }
+        }
+        if global.output != Format::Table {
+            output::document(global.output, &json!(freed))?;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}

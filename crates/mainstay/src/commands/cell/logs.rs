@@ -1,0 +1,68 @@
+//! `mainstay cell logs`
+
+use clap::Args;
+use mainstay_api::machine::LogsRequest;
+
+use super::{NAMESPACE, connect, executable};
+use crate::cli::Global;
+use crate::commands::streams::print_text;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{moment, wire_time};
+
+/// Show what an executable of a cell has written, to both of its outputs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay cell logs web server\n  \
+    mainstay cell logs web server -f --tail 20\n  \
+    mainstay cell logs web/worker job --since 10m")]
+pub struct Logs {
+    cell: String,
+
+    /// Which executable, as `mainstay cell list` shows it
+    name: String,
+
+    /// Go on with new lines as they come
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Only the last N lines
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    tail: Option<i32>,
+
+    /// Only lines from this time on: RFC 3339, or how long ago (10m, 2h, 1day)
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<jiff::Timestamp>,
+
+    /// Only lines up to this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<jiff::Timestamp>,
+}
+
+impl Logs {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let node = client.only_node("cell logs")?;
+        let (cell, name) = (&self.cell, &self.name);
+        let found = executable(&client, node, cell, name).await?;
+        let found = found.ok_or_else(|| {
+            Failure::new(
+                Exit::NotFound,
+                format!(
+                    "cell {cell:?} has no executable {name:?}; mainstay cell list {cell} shows them"
+                ),
+            )
+        })?;
+        let request = LogsRequest {
+            namespace: NAMESPACE.to_owned(),
+            id: found.log,
+            follow: self.follow,
+            tail_lines: self.tail.unwrap_or(-1),
+            since: self.since.map(wire_time),
+            until: self.until.map(wire_time),
+            ..LogsRequest::default()
+        };
+        let mut machine = client.machine();
+        let stream = client.within(machine.logs(client.request(request))).await?;
+        print_text(&client, global.output, stream.into_inner()).await
+    }
+}

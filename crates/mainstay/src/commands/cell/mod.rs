@@ -1,0 +1,100 @@
+//! `mainstay cell`: isolated executables, and what they may use.
+
+mod allocate;
+pub(super) mod executable;
+mod free;
+pub(super) mod limits;
+mod list;
+mod logs;
+mod start;
+mod stats;
+pub(super) mod stop;
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use mainstay_api::runtime::{CellStatus, ExecutableStatus, ListCellsRequest};
+
+use super::connect;
+use crate::cli::Global;
+use crate::client::Client;
+use crate::failure::Outcome;
+
+/// What the node calls everything it runs itself, among the namespaces of other runtimes.
+const NAMESPACE: &str = "mainstay";
+
+/// The node knows how long an executable may take to end; this is longer than any should.
+const MOST_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Isolate executables: make cells, run programs in them, see what they do and use
+///
+/// A cell is a control group of its own, with limits, and separate namespaces: its own processes,
+/// network, mounts and host name. What runs in a cell outlives the daemon. `mainstay run` does all
+/// of it for one program.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    mainstay cell allocate web --memory 256M --cpus 1.5\n  \
+    mainstay cell start web server --uid 1000 -- /usr/bin/python3 -m http.server\n  \
+    mainstay cell list\n  \
+    mainstay cell logs web server -f\n  \
+    mainstay cell stop web server\n  \
+    mainstay cell free web")]
+pub enum Cell {
+    Allocate(allocate::Allocate),
+    Free(free::Free),
+    List(list::List),
+    Start(start::Start),
+    Stop(stop::Stop),
+    Logs(logs::Logs),
+    Stats(stats::Stats),
+}
+
+impl Cell {
+    pub async fn run(self, global: &Global) -> Outcome {
+        match self {
+            Self::Allocate(allocate) => allocate.run(global).await,
+            Self::Free(free) => free.run(global).await,
+            Self::List(list) => list.run(global).await,
+            Self::Start(start) => start.run(global).await,
+            Self::Stop(stop) => stop.run(global).await,
+            Self::Logs(logs) => logs.run(global).await,
+            Self::Stats(stats) => stats.run(global).await,
+        }
+    }
+}
+
+/// The executable of that name, as the node tells it now.
+pub(super) async fn executable(
+    client: &Client,
+    node: Option<&str>,
+    cell: &str,
+    name: &str,
+) -> Outcome<Option<ExecutableStatus>> {
+    let request = crate::client::passed_on(
+        node,
+        ListCellsRequest {
+            cell_name: cell.to_owned(),
+        },
+    );
+    let mut cells = client.cells();
+    let answer = client.within(cells.list(request)).await?.into_inner();
+    Ok(find(answer.cells, cell, name))
+}
+
+fn find(cells: Vec<CellStatus>, cell: &str, name: &str) -> Option<ExecutableStatus> {
+    let mut level = cells;
+    while !level.is_empty() {
+        let mut below = Vec::new();
+        for status in level {
+            if status.cell.is_some_and(|found| found.name == cell) {
+                return status.executables.into_iter().find(|executable| {
+                    let spec = executable.executable.as_ref();
+                    spec.is_some_and(|spec| spec.name == name)
+                });
+            }
+            below.extend(status.children);
+        }
+        level = below;
+    }
+    None
+}

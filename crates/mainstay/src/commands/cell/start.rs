@@ -1,0 +1,66 @@
+//! `mainstay cell start`
+
+use clap::Args;
+use mainstay_api::runtime::StartCellRequest;
+
+use super::connect;
+use super::executable::Options;
+use crate::cli::{Format, Global};
+use crate::failure::Outcome;
+use crate::output;
+
+/// Start an executable in a cell and leave it running
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay cell start web server -- /usr/bin/python3 -m http.server 80\n  \
+    mainstay cell start web job --uid 1000 --env MODE=fast --workdir /srv -- ./job --all\n  \
+    mainstay cell start web once -- sh -c 'date > /tmp/then; sleep 60'\n\n\
+    The command is executed as it is, without a shell. One that has ended can be started again under\n\
+    its name.")]
+pub struct Start {
+    /// The cell to run in
+    cell: String,
+
+    /// What to call it in the cell
+    name: String,
+
+    #[command(flatten)]
+    options: Options,
+
+    /// The program and its arguments
+    #[arg(
+        last = true,
+        required = true,
+        value_name = "COMMAND",
+        help_heading = "Arguments"
+    )]
+    command: Vec<String>,
+}
+
+impl Start {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let (cell, name) = (&self.cell, &self.name);
+        let executable = self.options.executable(cell, name, &self.command)?;
+        let request = StartCellRequest {
+            executable: Some(executable),
+        };
+        let answers = client
+            .ask_each(client.timeout(), &request, |request| {
+                let mut cells = client.cells();
+                async move { cells.start(request).await }
+            })
+            .await?;
+        if global.output == Format::Table {
+            for answer in &answers {
+                let (node, pid) = (&answer.node, answer.message.pid);
+                output::print(&format!(
+                    "{node}: {name:?} started in cell {cell:?} as process {pid}\n"
+                ))?;
+            }
+        } else {
+            output::per_node(global.output, "runtime.StartCellResponse", &answers)?;
+        }
+        client.outcome()
+    }
+}

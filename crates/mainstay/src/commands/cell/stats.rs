@@ -1,0 +1,74 @@
+//! `mainstay cell stats`
+
+use std::time::Duration;
+
+use clap::Args;
+use mainstay_api::os::{Stats as NodeStats, StatsRequest};
+
+use super::{NAMESPACE, connect};
+use crate::cli::{Format, Global};
+use crate::client::Answer;
+use crate::commands::ps::cpu_time;
+use crate::failure::Outcome;
+use crate::output::{self, Table, size};
+
+/// Show the memory and processor time that what runs in cells uses
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay cell stats\n  \
+    mainstay cell stats web                      that cell and those nested in it\n\n\
+    MEMORY is the working set: all that is charged to an executable but file cache unused of late.\n\
+    CPU is its processor time. Both count everything it has started.")]
+pub struct Stats {
+    /// Only this cell, with those nested in it
+    #[arg(value_name = "NAME")]
+    cell: Option<String>,
+}
+
+impl Stats {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let request = StatsRequest {
+            namespace: NAMESPACE.to_owned(),
+            ..StatsRequest::default()
+        };
+        let mut answers = client
+            .ask(request, |mut machine, request| async move {
+                machine.stats(request).await
+            })
+            .await?;
+        if let Some(cell) = &self.cell {
+            for answer in &mut answers {
+                let stats = &mut answer.message.stats;
+                stats.retain(|stat| is_within(&stat.pod_id, cell));
+            }
+        }
+        match global.output {
+            Format::Table => output::print(&table(answers))?,
+            format => output::per_node(format, "os.Stats", &answers)?,
+        }
+        client.outcome()
+    }
+}
+
+/// The cell itself, or one nested in it.
+fn is_within(name: &str, cell: &str) -> bool {
+    name.strip_prefix(cell)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn table(answers: Vec<Answer<NodeStats>>) -> String {
+    let mut table = Table::new(&["NODE", "CELL", "EXECUTABLE", "MEMORY", "CPU"]);
+    for Answer { node, message } in answers {
+        for stat in message.stats {
+            table.row(vec![
+                node.clone(),
+                stat.pod_id,
+                stat.name,
+                size(stat.memory_usage),
+                cpu_time(Duration::from_nanos(stat.cpu_usage).as_secs_f64()),
+            ]);
+        }
+    }
+    table.to_string()
+}

@@ -1,0 +1,127 @@
+//! `mainstay cell stop`
+
+use std::time::Duration;
+
+use clap::Args;
+use mainstay_api::runtime::StopCellRequest;
+use nix::sys::signal::Signal;
+
+use super::{MOST_PATIENCE, connect};
+use crate::cli::{Format, Global};
+use crate::failure::Outcome;
+use crate::output;
+
+/// End an executable of a cell, or all of them; the cell stays
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mainstay cell stop web server\n  \
+    mainstay cell stop web                       everything in the cell\n  \
+    mainstay cell stop web server --signal INT --grace 1m\n\n\
+    What is left after the grace time is killed. The command waits until the last process is gone.")]
+pub struct Stop {
+    cell: String,
+
+    /// Which executable [default: all of the cell]
+    name: Option<String>,
+
+    /// The signal that asks it to end: TERM, INT, 15, ...
+    #[arg(long, default_value = "TERM", value_parser = signal)]
+    signal: i32,
+
+    /// How long it gets before it is killed; 0s kills at once [default: the node's, 10s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    grace: Option<Duration>,
+}
+
+impl Stop {
+    pub async fn run(self, global: &Global) -> Outcome {
+        let client = connect(global).await?;
+        let bound = patience(self.grace).max(global.timeout);
+        let name = self.name.as_deref().unwrap_or_default();
+        let request = request(&self.cell, name, self.signal, self.grace);
+        let answers = client
+            .ask_each(bound, &request, |request| {
+                let mut cells = client.cells();
+                async move { cells.stop(request).await }
+            })
+            .await?;
+        let cell = &self.cell;
+        let what = match name {
+            "" => format!("everything in cell {cell:?}"),
+            name => format!("{name:?} in cell {cell:?}"),
+        };
+        if global.output == Format::Table {
+            for answer in &answers {
+                output::print(&format!("{}: {what} stopped\n", answer.node))?;
+            }
+        } else {
+            output::per_node(global.output, "runtime.StopCellResponse", &answers)?;
+        }
+        client.outcome()
+    }
+}
+
+/// How long a stop may take.
+pub fn patience(grace: Option<Duration>) -> Duration {
+    MOST_PATIENCE.saturating_add(grace.unwrap_or_default())
+}
+
+pub fn request(cell: &str, name: &str, signal: i32, grace: Option<Duration>) -> StopCellRequest {
+    StopCellRequest {
+        cell_name: cell.to_owned(),
+        executable_name: name.to_owned(),
+        signal,
+        // What does not fit is longer than anybody waits.
+        grace: grace.map(|grace| {
+            prost_types::Duration::try_from(grace).unwrap_or(prost_types::Duration {
+                seconds: i64::MAX,
+                nanos: 0,
+            })
+        }),
+    }
+}
+
+/// A signal by its name, with or without `SIG`, or by its number.
+fn signal(text: &str) -> Result<i32, String> {
+    if let Ok(number @ 1..=64) = text.parse() {
+        return Ok(number);
+    }
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let known: Result<Signal, _> = format!("SIG{name}").parse();
+    known
+        .map(|signal| signal as i32)
+        .map_err(|_| "write the name or number of a signal: TERM, INT, KILL, 15".to_owned())
+}
+
+/// `SIGKILL`, or the number of one without a name.
+pub fn signal_name(number: i32) -> String {
+    Signal::try_from(number).map_or_else(
+        |_| format!("signal {number}"),
+        |signal| signal.as_str().to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_known_by_name_and_number() {
+        for (text, number) in [("TERM", 15), ("sigint", 2), ("9", 9), ("64", 64)] {
+            assert_eq!(signal(text), Ok(number), "{text}");
+        }
+        for text in ["", "SIG", "0", "65", "-9", "TERMINATE", "SIGSIGTERM"] {
+            assert!(signal(text).is_err(), "{text:?}");
+        }
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(40), "signal 40");
+    }
+
+    #[test]
+    fn an_endless_grace_is_still_a_time() {
+        let request = request("c", "", 15, Some(Duration::MAX));
+        assert_eq!(request.grace.unwrap().seconds, i64::MAX);
+        assert_eq!(patience(Some(Duration::MAX)), Duration::MAX);
+    }
+}
