@@ -126,17 +126,18 @@ fn a_group_has_its_limits_and_leaves_nothing_behind() {
     });
 }
 
-/// Some disk of this machine.
-fn disk() -> Device {
-    let mut disks = fs::read_dir("/sys/dev/block").unwrap();
-    let any = disks.next().expect("a block device").unwrap();
-    Device::find(any.file_name().to_str().unwrap()).unwrap()
+/// Some disk of this machine, if it has any.
+fn disk() -> Option<Device> {
+    let any = fs::read_dir("/sys/dev/block").unwrap().next()?.unwrap();
+    Some(Device::find(any.file_name().to_str().unwrap()).unwrap())
 }
 
 #[test]
 fn a_group_has_its_limits_of_io() {
     on_every_kind("io", |test| {
-        let device = disk();
+        let Some(device) = disk() else {
+            return;
+        };
         let rates = IoRates {
             read_bytes: Some(1 << 20),
             write_operations: Some(77),

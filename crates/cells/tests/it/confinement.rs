@@ -135,7 +135,7 @@ fn a_profile_holds_for_good() {
 
 #[test]
 fn the_default_profile_refuses_what_reaches_beyond_the_cell() {
-    let mount: &[&str] = &["mount", "-t", "tmpfs", "tmpfs", "/mnt"];
+    let mount: &[&str] = &["mount", "-t", "tmpfs", "tmpfs", "/tmp"];
     for refused in [
         mount,
         &["umount", "/proc"],
@@ -145,7 +145,12 @@ fn the_default_profile_refuses_what_reaches_beyond_the_cell() {
         &["nsenter", "--uts=/proc/self/ns/uts", "true"],
         &["dmesg", "--syslog"],
     ] {
-        out(&under("").run(refused));
+        let may = under("").run(refused);
+        // Smaller tools have fewer options.
+        if String::from_utf8_lossy(&may.stderr).contains("unrecognized option") {
+            continue;
+        }
+        out(&may);
         let error = complaint(&under("default").run(refused)).to_lowercase();
         let denied = [
             "operation not permitted",
