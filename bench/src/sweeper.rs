@@ -69,6 +69,10 @@ impl Drop for Sweeper {
 /// The process: begins when its standard input ends.
 pub fn sweep(cgroup: &str, dir: &Path) -> Result<()> {
     io::stdin().read_to_end(&mut Vec::new())?;
+    clear(cgroup, dir)
+}
+
+fn clear(cgroup: &str, dir: &Path) -> Result<()> {
     for group in groups(cgroup)? {
         end_all(&group)?;
         remove(&group)?;
@@ -138,4 +142,51 @@ fn nested(group: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(nested)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    /// Of either version, whichever this machine has.
+    fn tree() -> Option<PathBuf> {
+        let trees = ["", "unified", "pids"].map(|tree| Path::new(CGROUPS).join(tree));
+        let tree = trees
+            .into_iter()
+            .find(|tree| tree.join("cgroup.procs").exists());
+        tree.filter(|_| rustix::process::geteuid().is_root())
+    }
+
+    #[test]
+    fn what_runs_in_nested_groups_ends_and_all_of_it_goes() {
+        let Some(tree) = tree() else {
+            return;
+        };
+        let dir = TempDir::with_prefix("mainstay-bench-").unwrap();
+        let name = dir.path().file_name().unwrap().to_str().unwrap();
+        let group = tree.join(name);
+        fs::create_dir_all(group.join("outer/inner")).unwrap();
+        let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+        let procs = group.join("outer/inner/cgroup.procs");
+        let moved = fs::write(procs, sleeper.id().to_string());
+
+        let cleared = clear(name, dir.path());
+        if moved.is_err() || cleared.is_err() {
+            let _ = sleeper.kill();
+        }
+        let ended = sleeper.wait().unwrap();
+        moved.unwrap();
+        cleared.unwrap();
+        assert_eq!(ended.signal(), Some(Signal::KILL.as_raw()));
+        assert!(!group.exists());
+        assert!(!dir.path().exists());
+    }
+
+    #[test]
+    fn nothing_to_clear_is_fine() {
+        let dir = TempDir::with_prefix("mainstay-bench-").unwrap();
+        clear("mainstay-bench-of-nobody", &dir.path().join("none")).unwrap();
+    }
 }

@@ -44,6 +44,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     let daemon_before = Memory::of(daemon)?.resident;
     let machine_before = kernel::available()?;
     fill(&mut client, 1..count + 1).await?;
+    let daemon_filled = Memory::of(daemon)?.resident;
     settle(&mut client).await?;
     let daemon_after = Memory::of(daemon)?.resident;
     let machine_after = kernel::available()?;
@@ -107,6 +108,12 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         grown(daemon_before, daemon_after),
         " KiB",
         Some(Target::AtMost(4.0)),
+    );
+    report.compare(
+        "the same before a List of all cells",
+        grown(daemon_before, daemon_filled),
+        " KiB",
+        None,
     );
     report.ratio(
         "PSS of containerd-shim against a shim",
