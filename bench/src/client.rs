@@ -27,8 +27,12 @@ impl Credentials {
         Ok(Self(tls::client_config(ca, context.identity())?))
     }
 
-    /// One connection; it is not made again when it is lost.
     pub async fn connect(&self, address: SocketAddr) -> Result<Client> {
+        Ok(Client::new(self.channel(address).await?))
+    }
+
+    /// One connection; it is not made again when it is lost.
+    pub async fn channel(&self, address: SocketAddr) -> Result<Channel> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let stream = TlsConnector::from(Arc::clone(&self.0))
@@ -42,6 +46,6 @@ impl Credentials {
         let channel = Endpoint::from_static("http://node")
             .connect_with_connector(once)
             .await?;
-        Ok(Client::new(channel))
+        Ok(channel)
     }
 }

@@ -63,6 +63,17 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }
 
+/// Who started a process, or looks after it since.
+pub fn parent(pid: u32) -> Result<u32> {
+    Ok(u32::try_from(field(&read(pid, "status")?, "PPid:")?)?)
+}
+
+/// What programs could still have without anything being swapped out, in bytes.
+pub fn available() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo cannot be read")?;
+    Ok(field(&text, "MemAvailable:")? * 1024)
+}
+
 pub fn release() -> String {
     rustix::system::uname()
         .release()
@@ -109,6 +120,7 @@ mod tests {
         assert!(peak_resident(own).unwrap() >= memory.anonymous);
         assert!(context_switches(own).unwrap() > 0);
         assert!(cpu_seconds(own).unwrap() >= 0.0);
+        assert_eq!(parent(own).unwrap(), std::os::unix::process::parent_id());
     }
 
     #[test]

@@ -25,6 +25,19 @@ pub async fn printed(command: Command) -> Result<Printed> {
     tokio::task::spawn_blocking(move || run(command)).await?
 }
 
+/// Runs one that prints nothing, right here: from making the process to its end.
+pub fn ended(mut command: Command) -> Result<Duration> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let began = Instant::now();
+    let status = command
+        .status()
+        .with_context(|| format!("{name} cannot be run"))?;
+    let took = began.elapsed();
+    ensure!(status.success(), "{name} ended with {status}");
+    Ok(took)
+}
+
 fn run(mut command: Command) -> Result<Printed> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped());

@@ -24,7 +24,7 @@ const GREETING: &str = " serves on ";
 
 #[derive(Debug)]
 pub struct Server {
-    child: Child,
+    running: Running,
     began: Instant,
     ready_after: Duration,
     address: SocketAddr,
@@ -48,6 +48,18 @@ impl Server {
         Self::start(command).await
     }
 
+    /// The real node as a configuration file says, on `state` and on a port of its own.
+    pub async fn node_as(binary: &Path, state: &Path, config: &Path) -> Result<Self> {
+        let mut command = Command::new(binary);
+        command
+            .args(["serve", "--listen", &ANY_PORT.to_string(), "--state"])
+            .arg(state)
+            .arg("--config")
+            .arg(config)
+            .env_remove("MAINSTAY_STATE");
+        Self::start(command).await
+    }
+
     /// A server that does nothing but answer, with the certificates of the node on `state`.
     pub async fn floor(state: &Path) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -56,36 +68,20 @@ impl Server {
     }
 
     async fn start(mut command: Command) -> Result<Self> {
-        let dir = TempDir::with_prefix("mainstay-bench-")?;
-        let (socket, stderr) = (dir.path().join("notify"), dir.path().join("stderr"));
-        let notified = UnixDatagram::bind(&socket)?;
-        command
-            .env("NOTIFY_SOCKET", &socket)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&stderr)?);
+        command.stdout(Stdio::piped());
         let began = Instant::now();
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("{} cannot be run", command.get_program().display()))?;
-        let Some(stdout) = child.stdout.take() else {
+        let mut running = Running::start(command).await?;
+        let ready_after = began.elapsed();
+        let Some(stdout) = running.0.stdout.take() else {
             bail!("a started process has no standard output");
         };
         let mut server = Self {
-            child,
+            running,
             began,
-            ready_after: Duration::MAX,
+            ready_after,
             address: ANY_PORT,
             stdout: BufReader::new(stdout),
         };
-        if timeout(PATIENCE, ready(&notified)).await.is_err() {
-            bail!(
-                "{} did not come up; it said: {}",
-                command.get_program().display(),
-                std::fs::read_to_string(&stderr).unwrap_or_default()
-            );
-        }
-        server.ready_after = began.elapsed();
         server.address = server.greeted()?;
         Ok(server)
     }
@@ -104,7 +100,7 @@ impl Server {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.0.id()
     }
 
     /// Since just before the process was made.
@@ -119,9 +115,9 @@ impl Server {
 
     /// Lets it end by itself.
     pub async fn stop(mut self) -> Result<()> {
-        let pid = pid_of(&self.child)?;
+        let pid = pid_of(&self.running.0)?;
         kill_process(pid, Signal::TERM)?;
-        let ended = tokio::task::spawn_blocking(move || self.child.wait());
+        let ended = tokio::task::spawn_blocking(move || self.running.0.wait());
         match timeout(PATIENCE, ended).await {
             Ok(status) => {
                 let status = status??;
@@ -136,10 +132,38 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+/// A process that serves, until it is dropped.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Running {
+    /// Returns once it has said that it is ready.
+    pub async fn start(mut command: Command) -> Result<Self> {
+        let dir = TempDir::with_prefix("mainstay-bench-")?;
+        let (socket, stderr) = (dir.path().join("notify"), dir.path().join("stderr"));
+        let notified = UnixDatagram::bind(&socket)?;
+        let child = command
+            .env("NOTIFY_SOCKET", &socket)
+            .stdin(Stdio::null())
+            .stderr(File::create(&stderr)?)
+            .spawn()
+            .with_context(|| format!("{} cannot be run", command.get_program().display()))?;
+        let running = Self(child);
+        if timeout(PATIENCE, ready(&notified)).await.is_err() {
+            bail!(
+                "{} did not come up; it said: {}",
+                command.get_program().display(),
+                std::fs::read_to_string(&stderr).unwrap_or_default()
+            );
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

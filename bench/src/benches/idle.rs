@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tempfile::TempDir;
 
-use super::{Pair, Setup};
+use super::{Pair, Setup, watch};
 use crate::client::Credentials;
 use crate::kernel::context_switches;
 use crate::report::Report;
@@ -50,9 +50,4 @@ async fn connection(credentials: &Credentials, server: &Server) -> Result<crate:
     let mut client = credentials.connect(server.address()).await?;
     client.version(()).await?;
     Ok(client)
-}
-
-/// The time itself is what is measured: nothing is expected to happen in it.
-async fn watch(span: Duration) {
-    let _ = tokio::time::timeout(span, std::future::pending::<()>()).await;
 }

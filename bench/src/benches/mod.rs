@@ -1,5 +1,9 @@
 //! One file a benchmark; here is which there are, and what they share.
 
+mod cell_cycle;
+mod cell_idle;
+mod cell_output;
+mod cell_start;
 mod copy;
 mod events;
 mod fan_out;
@@ -17,6 +21,7 @@ mod version_throughput;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -25,6 +30,7 @@ use tempfile::TempDir;
 use crate::client::{Client, Credentials};
 use crate::report::Report;
 use crate::server::Server;
+use crate::stats::Samples;
 
 pub use log_tail::print_tail;
 
@@ -56,6 +62,14 @@ pub enum Bench {
     List,
     /// One call to 100 nodes, and with 10 of them dead
     FanOut,
+    /// A program in a cell of its own, from its start to its end
+    CellStart,
+    /// The life of a cell: allocated, started in, stopped, freed
+    CellCycle,
+    /// A thousand cells in which nothing happens
+    CellIdle,
+    /// A program in a cell that prints as fast as it can
+    CellOutput,
 }
 
 /// What a run was asked for.
@@ -87,6 +101,10 @@ impl Bench {
             Self::Copy => copy::run(setup).await,
             Self::List => list::run(setup).await,
             Self::FanOut => fan_out::run(setup).await,
+            Self::CellStart => cell_start::run(setup).await,
+            Self::CellCycle => cell_cycle::run(setup).await,
+            Self::CellIdle => cell_idle::run(setup).await,
+            Self::CellOutput => cell_output::run(setup).await,
         }
     }
 }
@@ -123,6 +141,31 @@ impl Single {
         client.version(()).await?;
         Ok(client)
     }
+}
+
+/// Runs what measures latencies on a thread of its own: there a connection and its caller take
+/// turns without waking each other across threads, and what is left of the time is the server's.
+async fn alone<T: Send + 'static, F: Future<Output = Result<T>>>(
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(work())
+    })
+    .await?
+}
+
+/// The time itself is what is measured: nothing is expected to happen in it.
+async fn watch(span: Duration) {
+    let _ = tokio::time::timeout(span, std::future::pending::<()>()).await;
+}
+
+fn percentiles(report: &mut Report, subject: &str, samples: &mut Samples) {
+    report.figure(subject, "p50 ms", samples.percentile_us(50) / 1e3);
+    report.figure(subject, "p95 ms", samples.percentile_us(95) / 1e3);
+    report.figure(subject, "p99 ms", samples.percentile_us(99) / 1e3);
 }
 
 fn megabytes(bytes: u64) -> f64 {

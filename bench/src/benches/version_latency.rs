@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{Pair, Setup};
+use super::{Pair, Setup, alone};
 use crate::client::{Client, Credentials};
 use crate::report::{Report, Target};
 use crate::stats::Samples;
@@ -17,15 +17,8 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     let rounds = setup.pick(40, 4);
     let credentials = pair.credentials.clone();
     let (node, floor) = (pair.node.address(), pair.floor.address());
-    // On a thread of its own, the connection and its caller take turns without waking each other
-    // across threads, and what is left of the time is the server's.
-    let (mut node, mut floor) = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(measure(&credentials, [node, floor], rounds))
-    })
-    .await??;
+    let (mut node, mut floor) =
+        alone(move || async move { measure(&credentials, [node, floor], rounds).await }).await?;
 
     let mut report = Report::new(
         "version-latency",

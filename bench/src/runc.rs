@@ -1,0 +1,56 @@
+//! runc on a bundle of our own: the specification it makes itself, with another program.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::rootfs;
+use crate::sweeper::Sweeper;
+
+#[derive(Debug)]
+pub struct Runc {
+    sweeper: Sweeper,
+}
+
+impl Runc {
+    /// Prepares to run `program`.
+    pub fn prepare(program: &str) -> Result<Self> {
+        let runc = Self {
+            sweeper: Sweeper::start()?,
+        };
+        let bundle = runc.path("bundle");
+        rootfs::make(&bundle.join("rootfs"))?;
+        let made = Command::new("runc")
+            .arg("spec")
+            .current_dir(&bundle)
+            .stdin(Stdio::null())
+            .status()
+            .context("runc is missing; scripts/setup-bench installs it")?;
+        ensure!(made.success(), "runc spec ended with {made}");
+        let path = bundle.join("config.json");
+        let mut spec: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
+        spec["process"]["terminal"] = json!(false);
+        spec["process"]["args"] = json!([program]);
+        spec["linux"]["cgroupsPath"] = json!(format!("/{}/one", runc.sweeper.cgroup()));
+        std::fs::write(&path, spec.to_string())?;
+        Ok(runc)
+    }
+
+    /// From nothing to the end of the program, and of the container.
+    pub fn run(&self, id: &str) -> Command {
+        let mut command = Command::new("runc");
+        command
+            .arg("--root")
+            .arg(self.path("root"))
+            .args(["run", "--bundle"])
+            .arg(self.path("bundle"))
+            .arg(id);
+        command
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.sweeper.dir().join(name)
+    }
+}
