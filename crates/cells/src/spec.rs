@@ -159,8 +159,10 @@ impl ExecutableSpec {
     }
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(80).collect()
+/// As much of a text as belongs into a message.
+pub(crate) fn shown(text: &str) -> String {
+    const SHOWN_CHARS: usize = 80;
+    text.chars().take(SHOWN_CHARS).collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, Run};
 use crate::shim::Birth;
 use crate::shim::protocol::{Reply, Request, StartRequest, Step};
-use crate::spec::ExecutableSpec;
+use crate::spec::{ExecutableSpec, shown};
 
 /// How many executables a cell remembers, those that have ended included.
 const MOST_EXECUTABLES: usize = 16_384;
@@ -255,7 +255,7 @@ impl Starting<'_> {
     }
 
     fn not_started(&self, step: Step, source: io::Error) -> CellError {
-        let path = || self.spec.words.first().cloned().unwrap_or_default();
+        let path = || shown(self.spec.words.first().map_or("", String::as_str));
         let step = match (step, source.kind()) {
             (Step::Execute, io::ErrorKind::NotFound) => {
                 return CellError::ProgramNotFound { path: path() };
@@ -270,7 +270,7 @@ impl Starting<'_> {
                 };
             }
             (Step::WorkingDirectory, _) => {
-                let path = self.spec.working_directory.clone().unwrap_or_default();
+                let path = shown(self.spec.working_directory.as_deref().unwrap_or_default());
                 return CellError::WorkingDirectory { path, source };
             }
             (Step::Fork, io::ErrorKind::WouldBlock) => return self.too_many(),
