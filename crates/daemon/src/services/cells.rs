@@ -216,9 +216,12 @@ fn signal(number: i32) -> Result<Option<Signal>, Status> {
 fn grace(grace: prost_types::Duration) -> Result<Duration, Status> {
     /// Nobody waits longer than a day for anything to end.
     const MOST: Duration = Duration::from_secs(24 * 60 * 60);
-    let grace = Duration::try_from(grace)
-        .ok()
-        .filter(|grace| *grace <= MOST);
+    let seconds = u64::try_from(grace.seconds).ok();
+    let nanos = u32::try_from(grace.nanos).ok();
+    let grace = seconds.zip(nanos).and_then(|(seconds, nanos)| {
+        let grace = Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanos.into()))?;
+        (grace <= MOST).then_some(grace)
+    });
     grace.ok_or_else(|| Status::invalid_argument("grace is a time from 0 to 24 hours"))
 }
 
