@@ -15,8 +15,10 @@ use crate::node::Node;
 
 /// The namespace of the node's own services.
 pub(super) const SYSTEM: &str = "system";
-/// A line longer than this comes as several items: an item has to fit into a message.
-const MOST_LINE_BYTES: usize = 4 << 20;
+/// A line longer than this comes as several items: an item has to fit into a message, of which
+/// most clients take 4 MiB. The last record may go beyond by 16 KiB, and bytes that are no text
+/// take four times their room.
+const MOST_LINE_BYTES: usize = 960 << 10;
 
 pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<Data>, Status> {
     let driver = containers::driver(request.driver)?;
