@@ -1,4 +1,9 @@
 //! Cells: isolated executables, on a real kernel.
 
+mod bad_input;
+mod cell_node;
 mod command_line;
+mod insiders;
 mod model;
+mod output;
+mod survival;

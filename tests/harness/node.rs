@@ -47,6 +47,7 @@ pub struct TestNodeBuilder {
     environment: Vec<(String, String)>,
     mounts: Option<MountsOf>,
     network: Option<NetworkOf>,
+    program: PathBuf,
 }
 
 impl TestNode {
@@ -66,6 +67,7 @@ impl TestNode {
             environment: Vec::new(),
             mounts: None,
             network: None,
+            program: binary(),
         }
     }
 
@@ -213,6 +215,7 @@ impl TestNode {
             environment: Vec::new(),
             mounts: self.mounts,
             network: None,
+            program: binary(),
         }
     }
 }
@@ -255,6 +258,12 @@ impl TestNodeBuilder {
         self
     }
 
+    /// Runs this instead of the binary that was built.
+    pub fn program(mut self, program: &Path) -> Self {
+        program.clone_into(&mut self.program);
+        self
+    }
+
     pub fn state(&self) -> PathBuf {
         self.dir.path().join("state")
     }
@@ -269,9 +278,9 @@ impl TestNodeBuilder {
 
     pub fn command(&self) -> Command {
         let mut command = match (self.mounts, self.network) {
-            (Some(mounts), _) => mounts.command(&binary()),
-            (None, Some(network)) => network.command(&binary()),
-            (None, None) => Command::new(binary()),
+            (Some(mounts), _) => mounts.command(&self.program),
+            (None, Some(network)) => network.command(&self.program),
+            (None, None) => Command::new(&self.program),
         };
         command.arg("serve").arg("--state").arg(self.state());
         let config = self.dir.path().join("config.toml");

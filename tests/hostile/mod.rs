@@ -29,7 +29,7 @@ const MOST_RESIDENT_MIB: u64 = 200;
 
 /// The node answers people who have nothing to do with the attack, through both doors, and is
 /// otherwise well.
-async fn assert_unharmed(node: &TestNode) {
+pub async fn assert_unharmed(node: &TestNode) {
     let bystander = node.credentials("bystander", &[Role::Reader]);
     let served = async {
         ask_version(node.connect_as(&bystander).await).await;

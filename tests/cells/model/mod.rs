@@ -13,7 +13,7 @@ mod caller;
 mod calls;
 mod judge;
 mod programs;
-mod traces;
+pub(super) mod traces;
 mod tree;
 mod witness;
 

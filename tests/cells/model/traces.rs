@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::harness::PATIENCE;
 
-pub(super) struct Traces {
+pub(in crate::cells) struct Traces {
     /// The control group below which all of the node's are.
     root: String,
     /// Where control groups are mounted, of either version.
@@ -20,7 +20,7 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    pub(super) fn before(root: &str) -> Self {
+    pub(in crate::cells) fn before(root: &str) -> Self {
         Self {
             root: root.to_owned(),
             trees: trees(),
@@ -29,7 +29,7 @@ impl Traces {
     }
 
     /// The processes of an executable.
-    pub(super) fn processes_of(&self, cell: &str, executable: &str) -> Vec<String> {
+    pub(in crate::cells) fn processes_of(&self, cell: &str, executable: &str) -> Vec<String> {
         let group = |tree: &PathBuf| {
             let group = tree.join(&self.root).join(cell);
             let procs = fs::read_to_string(group.join(format!("_{executable}/cgroup.procs")));
@@ -44,7 +44,7 @@ impl Traces {
     }
 
     /// The control groups of a cell.
-    pub(super) fn groups_of(&self, cell: &str) -> Vec<PathBuf> {
+    pub(in crate::cells) fn groups_of(&self, cell: &str) -> Vec<PathBuf> {
         let group = |tree: &PathBuf| tree.join(&self.root).join(cell);
         self.trees
             .iter()
@@ -54,7 +54,7 @@ impl Traces {
     }
 
     /// What the kernel limits a cell to: the shares of version 1, or the weight of version 2.
-    pub(super) fn cpu_limits_of(&self, cell: &str) -> (Option<u64>, Option<u64>) {
+    pub(in crate::cells) fn cpu_limits_of(&self, cell: &str) -> (Option<u64>, Option<u64>) {
         let groups = self.groups_of(cell);
         let number = |file: &str| {
             groups.iter().find_map(|group| {
@@ -65,7 +65,7 @@ impl Traces {
         (number("cpu.shares"), number("cpu.weight"))
     }
 
-    pub(super) fn assert_none(&self, state: &Path) {
+    pub(in crate::cells) fn assert_none(&self, state: &Path) {
         let left = self.processes();
         assert!(left.is_empty(), "processes are left: {left:?}");
         let left = self.groups_of("");
@@ -131,7 +131,7 @@ impl Drop for Traces {
 }
 
 /// Handles of the processes that a process has started itself.
-pub(super) fn children_of(pid: u32) -> Vec<OwnedFd> {
+pub(in crate::cells) fn children_of(pid: u32) -> Vec<OwnedFd> {
     let mut children = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
@@ -150,7 +150,7 @@ pub(super) fn children_of(pid: u32) -> Vec<OwnedFd> {
 }
 
 /// Waits for the end of a process; false if it does not come.
-pub(super) fn until_ended(process: &impl AsFd) -> bool {
+pub(in crate::cells) fn until_ended(process: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     let bound = Timespec {
         tv_sec: PATIENCE.as_secs().try_into().unwrap(),

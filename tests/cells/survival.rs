@@ -1,0 +1,156 @@
+//! What outlives the daemon: cells, what runs in them, its output and its exit codes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use mainstay_api::event;
+use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{EventsRequest, ServiceStateEvent};
+use mainstay_api::runtime::ExecutableState;
+
+use super::cell_node::CellNode;
+use crate::harness::{TestNode, binary, soon};
+
+const COUNTER: &str = "sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done'";
+
+/// What was told of a service, in order.
+async fn told(node: &TestNode, service: &str) -> Vec<String> {
+    let mut client = MachineServiceClient::new(node.connect_locally().await);
+    let request = EventsRequest {
+        tail_events: -1,
+        until_now: true,
+        ..EventsRequest::default()
+    };
+    let mut stream = client.events(request).await.unwrap().into_inner();
+    let mut told = Vec::new();
+    while let Some(event) = soon("the events", stream.message()).await.unwrap() {
+        let state = event
+            .data
+            .and_then(|data| event::unpack::<ServiceStateEvent>(&data).ok());
+        told.extend(
+            state
+                .filter(|state| state.service == service)
+                .map(|state| state.message),
+        );
+    }
+    told
+}
+
+fn assert_counted(text: &str) {
+    for (line, number) in text.lines().zip(1..) {
+        assert_eq!(
+            line,
+            number.to_string(),
+            "no line is missing, none is double"
+        );
+    }
+}
+
+/// Ends when somebody opens the pipe, with this code.
+fn waits_for(pipe: &Path, code: i32) -> String {
+    format!(
+        "sh -c 'mkfifo {0}; echo ready; read word <{0}; echo $word; exit {code}'",
+        pipe.display()
+    )
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_finds_everything_again() {
+    let test = CellNode::start("killed");
+    let pipe = test.node.scratch().join("go");
+    test.allocate("web", &[]).await;
+    let counter = test.start_in("web", "counter", COUNTER).await;
+    let unseen = test.start_in("web", "unseen", &waits_for(&pipe, 42)).await;
+    test.follow_until("web/unseen", "ready").await;
+    assert_counted(&test.follow_until("web/counter", "20").await);
+
+    let test = test.crash(|_| fs::write(&pipe, "unseen\n").unwrap(), TestNode::restart);
+    let status = test.executable("web", "counter").await;
+    assert_eq!(
+        (status.pid, status.state()),
+        (counter, ExecutableState::Running)
+    );
+    let lines = test.output(unseen, 0).await;
+    let lines: Vec<&str> = lines.iter().map(|item| item.line.as_str()).collect();
+    assert_eq!(lines, ["ready", "unseen"]);
+    let status = test.executable("web", "unseen").await;
+    assert_eq!(
+        (status.state(), status.exit_code),
+        (ExecutableState::Exited, 42)
+    );
+    assert_counted(&test.follow_until("web/counter", "80").await);
+
+    // Told once, also when another daemon comes.
+    let test = test.crash(|_| {}, TestNode::restart);
+    let started = format!("started with pid {unseen}");
+    assert_eq!(
+        told(&test.node, "web/unseen").await,
+        [started.as_str(), "exited with code 42"]
+    );
+    assert_eq!(
+        told(&test.node, "web/counter").await,
+        [format!("started with pid {counter}")]
+    );
+    test.finish().await;
+}
+
+#[tokio::test]
+async fn a_daemon_may_be_replaced_by_another_version_of_itself() {
+    let test = CellNode::start("upgrade");
+    test.allocate("web", &[]).await;
+    let counter = test.start_in("web", "counter", COUNTER).await;
+    assert_counted(&test.follow_until("web/counter", "10").await);
+
+    let program = test.node.scratch().join("mainstay");
+    let other = |node: &TestNode| {
+        // Not the same file, nor the same bytes.
+        let mut bytes = fs::read(binary()).unwrap();
+        bytes.extend_from_slice(b"another version");
+        let path = node.scratch().join("mainstay");
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let test = test.crash(other, |node| node.into_builder().program(&program).start());
+    let status = test.executable("web", "counter").await;
+    assert_eq!(
+        (status.pid, status.state()),
+        (counter, ExecutableState::Running)
+    );
+    assert_counted(&test.follow_until("web/counter", "40").await);
+    // Cells of the one before go on, and new ones are made, while their program's file goes.
+    fs::remove_file(&program).unwrap();
+    let old = test.start_in("web", "more", "echo more").await;
+    assert_eq!(test.output(old, 0).await[0].line, "more");
+    test.allocate("new", &[]).await;
+    let new = test.start_in("new", "more", "echo more").await;
+    assert_eq!(test.output(new, 0).await[0].line, "more");
+    test.finish().await;
+}
+
+#[tokio::test]
+async fn damaged_records_are_said_and_harm_no_other_cell() {
+    let test = CellNode::start("damaged");
+    test.allocate("good", &[]).await;
+    let running = test.start_in("good", "x", "sleep 1000").await;
+    let damage = |node: &TestNode| {
+        let cells = node.state().join("cells");
+        fs::create_dir(cells.join("cells/bad")).unwrap();
+        fs::write(cells.join("cells/bad/cell.json"), b"{\"name\": \"ba").unwrap();
+        fs::write(cells.join("executables/good_torn.json"), b"\0\0\0").unwrap();
+    };
+    let test = test.crash(damage, TestNode::restart);
+    let status = test.executable("good", "x").await;
+    assert_eq!(
+        (status.pid, status.state()),
+        (running, ExecutableState::Running)
+    );
+    assert_eq!(test.list().await.len(), 1);
+    test.node.wait_for_log("cells/bad");
+    test.node.wait_for_log("good_torn.json");
+    for left in ["cells/bad/cell.json", "executables/good_torn.json"] {
+        fs::remove_file(test.node.state().join("cells").join(left)).unwrap();
+    }
+    fs::remove_dir(test.node.state().join("cells/cells/bad")).unwrap();
+    test.finish().await;
+}
