@@ -386,18 +386,21 @@ async fn many_ends_at_once_that_nobody_saw_are_all_told() {
     let made = Command::new("mkfifo").arg(&pipe).process_group(0).status();
     assert!(made.unwrap().success());
     let count = many(100);
-    let script = format!("echo ready; cat <{}; exit 9", pipe.display());
+    // Whoever opens it finds somebody to read from, and reads until that is gone.
+    let writer = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .unwrap();
+    let script = format!("exec <{}; echo ready; cat; exit 9", pipe.display());
     let mut pids = Vec::new();
     for number in 0..count {
-        pids.push(
-            test.start_script("a", &format!("x{number}"), &script)
-                .await
-                .pid,
-        );
+        let executable = format!("x{number}");
+        pids.push(test.start_script("a", &executable, &script).await.pid);
+        test.until_said("a", &executable, "ready").await;
     }
     test.without_engine(async |_| {
-        // All of them read until the last writer is gone.
-        drop(fs::OpenOptions::new().write(true).open(&pipe).unwrap());
+        drop(writer);
         for pid in pids {
             until_gone(pid).await;
         }
