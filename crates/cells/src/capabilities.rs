@@ -5,6 +5,7 @@
 //! the default profile of system calls refuses that.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use rustix::io::{self, Errno};
 use rustix::process::geteuid;
@@ -94,7 +95,10 @@ impl Capabilities {
     /// What of it this process can give. One of the default or of all that it does not have, or
     /// that the kernel does not know, is left out; one that was asked for by name is an error.
     pub fn grant(self) -> Result<Granted, CapabilityError> {
-        self.grant_from(held().map_err(CapabilityError::Unreadable)?)
+        static HELD: OnceLock<io::Result<CapabilitySet>> = OnceLock::new();
+        // A daemon does not gain any, and has no reason to drop one.
+        let held = HELD.get_or_init(held);
+        self.grant_from((*held).map_err(CapabilityError::Unreadable)?)
     }
 
     fn grant_from(self, held: CapabilitySet) -> Result<Granted, CapabilityError> {
@@ -118,9 +122,11 @@ impl Granted {
     /// it could not be done. Nothing is allocated, so a forked process may call it.
     pub fn drop_to(self, change_user: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let kept = CapabilitySet::from_bits_retain(self.kept);
-        for capability in each_known() {
-            if !kept.contains(capability) && capability_is_in_bounding_set(capability)? {
-                remove_capability_from_bounding_set(capability)?;
+        for capability in each_possible().filter(|one| !kept.contains(*one)) {
+            match remove_capability_from_bounding_set(capability) {
+                // Beyond the last one that the kernel knows.
+                Err(Errno::INVAL) => break,
+                removed => removed?,
             }
         }
         set_keep_capabilities(true)?;
@@ -162,10 +168,14 @@ fn held() -> io::Result<CapabilitySet> {
     Ok(held)
 }
 
-/// The capabilities of the running kernel, also those that have no name here.
+/// Also those that have no name here.
+fn each_possible() -> impl Iterator<Item = CapabilitySet> {
+    (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number))
+}
+
+/// The capabilities of the running kernel.
 fn each_known() -> impl Iterator<Item = CapabilitySet> {
-    (0..u64::BITS)
-        .map(|number| CapabilitySet::from_bits_retain(1 << number))
+    each_possible()
         .take_while(|capability| capability_is_in_bounding_set(*capability) != Err(Errno::INVAL))
 }
 

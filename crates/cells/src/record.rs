@@ -109,8 +109,12 @@ impl Run {
 
 /// Replaces `path` as a whole.
 pub(crate) fn write<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
+    replace(path, &serde_json::to_vec(record).map_err(io::Error::other)?)
+}
+
+/// The same, with bytes that are ready.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = temporary(path);
-    let bytes = serde_json::to_vec(record).map_err(io::Error::other)?;
     let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         let _ = fs::remove_file(&new);

@@ -101,8 +101,16 @@ pub(crate) fn ignore_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
-/// Makes a mount and everything mounted below it read-only, in this mount namespace alone.
-pub(crate) fn make_read_only(path: &CStr) -> io::Result<()> {
+/// What is made of mounts, in this mount namespace alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mounts {
+    ReadOnly,
+    /// Files that stand for devices cannot be opened.
+    WithoutDevices,
+}
+
+/// Changes a mount and everything mounted below it.
+pub(crate) fn change_mounts(path: &CStr, how: Mounts) -> io::Result<()> {
     /// `struct mount_attr` of the kernel.
     #[repr(C)]
     struct Attributes {
@@ -111,10 +119,12 @@ pub(crate) fn make_read_only(path: &CStr) -> io::Result<()> {
         propagation: u64,
         user_namespace: u64,
     }
-    const READ_ONLY: u64 = 1;
     const RECURSIVE: c_int = 0x8000;
     let attributes = Attributes {
-        set: READ_ONLY,
+        set: match how {
+            Mounts::ReadOnly => 1,
+            Mounts::WithoutDevices => 4,
+        },
         clear: 0,
         propagation: 0,
         user_namespace: 0,

@@ -177,6 +177,5 @@ pub(crate) fn write_line(
 
 /// The length of the first line including its newline, or of everything if there is none.
 pub(crate) fn line_len(bytes: &[u8]) -> usize {
-    // Reading from a slice cannot fail, and this is the standard library's own fast byte search.
-    std::io::BufRead::skip_until(&mut { bytes }, b'\n').unwrap_or(bytes.len())
+    memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)
 }

@@ -83,7 +83,7 @@ impl Cgroups {
     /// in a group that was killed once. One that is not empty exists.
     pub fn create_anew(&self, group: &str, limits: &Limits) -> Result<(), CgroupError> {
         match self.create(group, limits) {
-            Err(CgroupError::Exists { .. }) if self.remove(group).is_ok() => {
+            Err(CgroupError::Exists { .. }) if self.remove_members(group).is_ok() => {
                 self.create(group, limits)
             }
             made => made,
@@ -213,19 +213,15 @@ impl Cgroups {
     /// Removes an empty group from all trees. One that is gone already is fine.
     pub fn remove(&self, group: &str) -> Result<(), CgroupError> {
         let members = self.members_tree();
-        let others = self.layout.v1.values().filter(|tree| **tree != members);
-        for tree in others.chain([&members]) {
-            let path = self.path_in(tree, group);
-            match fs::remove_dir(&path) {
-                // A file of the kernel's in a tree where we have no group.
-                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed("remove", &path)(error));
-                }
-                _ => {}
-            }
+        for tree in self.layout.v1.values().filter(|tree| **tree != members) {
+            remove_directory(&self.path_in(tree, group))?;
         }
-        Ok(())
+        self.remove_members(group)
+    }
+
+    /// The same for a group without limits, which is only where its members are.
+    pub fn remove_members(&self, group: &str) -> Result<(), CgroupError> {
+        remove_directory(&self.path_in(&self.members_tree(), group))
     }
 
     /// Makes a group that only holds others, if it is not there.
@@ -351,6 +347,21 @@ impl Cgroups {
 fn is_gone(error: &io::Error) -> bool {
     let removed = rustix::io::Errno::NODEV.raw_os_error();
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(removed)
+}
+
+fn remove_directory(path: &Path) -> Result<(), CgroupError> {
+    match fs::remove_dir(path) {
+        // The second is a file of the kernel's in a tree where we have no group.
+        Err(error)
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Err(failed("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Kills a process; what is returned tells when it has ended.

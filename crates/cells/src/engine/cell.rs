@@ -27,7 +27,8 @@ pub(super) struct Cell {
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) shim: Option<Shim>,
-    pub(super) executables: BTreeMap<ExecutableName, ExecutableRecord>,
+    /// In boxes: a map keeps room for many in one piece, and most cells have one.
+    pub(super) executables: BTreeMap<ExecutableName, Box<ExecutableRecord>>,
     /// What of its executables has been told as events.
     pub(super) told: BTreeMap<ExecutableName, Told>,
     /// Its records are being removed: none is taken over any more.

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use super::Inner;
 use super::cell::{Cell, Phase, State, Told};
 use crate::name::{CellName, ExecutableName};
-use crate::record::{ExecutableRecord, HowEnded, Run};
+use crate::record::{self, ExecutableRecord, HowEnded, Run};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellEvent {
@@ -46,7 +46,9 @@ impl Inner {
         }
         // Told before anybody can act on it: the next run would hide the end of this one.
         self.tell(cell, &mut state, &record);
-        state.executables.insert(record.name.clone(), record);
+        state
+            .executables
+            .insert(record.name.clone(), Box::new(record));
         drop(state);
         cell.changed.notify_waiters();
     }
@@ -103,13 +105,27 @@ impl Inner {
         }
     }
 
-    /// What was told of the cell before the daemon started.
+    /// What was told of the cell before the daemon started. The file, which only ever grows while
+    /// one runs, is written anew.
     pub(super) fn read_told(&self, cell: &CellName) -> BTreeMap<ExecutableName, Told> {
-        let text = std::fs::read(self.places.told(cell)).unwrap_or_default();
+        let path = self.places.told(cell);
+        let text = std::fs::read(&path).unwrap_or_default();
         // The last line of a daemon that died may be torn.
         let lines = text.split(|byte| *byte == b'\n');
-        lines
+        let told: BTreeMap<ExecutableName, Told> = lines
             .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect()
+            .collect();
+        let mut short = Vec::new();
+        for entry in &told {
+            if serde_json::to_writer(&mut short, &entry).is_ok() {
+                short.push(b'\n');
+            }
+        }
+        if short.len() < text.len()
+            && let Err(error) = record::replace(&path, &short)
+        {
+            tracing::warn!(%cell, %error, "what was told of a cell is kept as it was");
+        }
+        told
     }
 }

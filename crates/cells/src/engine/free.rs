@@ -52,54 +52,70 @@ fn claim(inner: &Inner, name: &CellName) -> Result<Vec<Arc<Cell>>, CellError> {
 }
 
 async fn dismantle(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError> {
+    let name = cell.name();
     let order = Arc::clone(&cell.order).lock_owned().await;
     if cell.state().phase == Phase::Gone {
         return Ok(());
     }
-    end_processes(inner, cell).await?;
-    let (inner, cell) = (Arc::clone(inner), Arc::clone(cell));
-    let name = cell.name().clone();
-    blocking(&name, move || {
-        remove(&inner, &cell)?;
-        inner.forget(&cell);
-        drop(order);
-        Ok(())
-    })
-    .await
-}
-
-async fn end_processes(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError> {
-    let name = cell.name();
-    let shim = shim_group(name);
-    // With the first process of its namespace everything in the cell ends. What shares the host's
-    // processes is found by its group.
-    inner
-        .with_groups(name, &shim, |groups, group| groups.kill(group))
-        .await?;
-    inner
-        .with_groups(name, name.as_str(), |groups, group| groups.kill(group))
-        .await?;
+    let groups = on_cell(inner, cell, kill).await?;
     let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
     if let Some(pidfd) = pidfd {
-        let stuck = || CellError::Unkillable {
+        let waited = timeout(LONGEST_END, sys::until_ended(pidfd)).await;
+        waited.map(drop).map_err(|_| CellError::Unkillable {
             cell: name.clone(),
             what: "the first process".to_owned(),
-        };
-        let waited = timeout(LONGEST_END, sys::until_ended(pidfd)).await;
-        waited.map(drop).map_err(|_| stuck())?;
+        })?;
     }
-    inner.until_gone(name, &shim, "the first process").await?;
-    let groups = {
-        let (inner, name) = (Arc::clone(inner), name.clone());
-        blocking(cell.name(), move || {
-            Ok(inner.cgroups()?.inside(name.as_str()))
-        })
-        .await?
-    };
-    for group in groups {
-        inner.until_gone(name, &group, "a process").await?;
+    // Nothing is left with the first process, unless the cell shares the host's.
+    let occupied = on_cell(inner, cell, move |inner, cell| {
+        let occupied = occupied(inner, groups)?;
+        if occupied.is_empty() {
+            remove(inner, cell)?;
+        }
+        Ok(occupied)
+    });
+    let occupied = occupied.await?;
+    if !occupied.is_empty() {
+        for group in occupied {
+            inner.until_gone(name, &group, "a process").await?;
+        }
+        on_cell(inner, cell, remove).await?;
     }
+    drop(order);
     Ok(())
+}
+
+/// Runs a step that blocks.
+async fn on_cell<T: Send + 'static>(
+    inner: &Arc<Inner>,
+    cell: &Arc<Cell>,
+    step: impl FnOnce(&Inner, &Cell) -> Result<T, CellError> + Send + 'static,
+) -> Result<T, CellError> {
+    let (inner, its) = (Arc::clone(inner), Arc::clone(cell));
+    blocking(cell.name(), move || step(&inner, &its)).await
+}
+
+/// Ends everything in the cell, and tells where it was. With the first process of its namespace
+/// everything ends; what shares the host's processes is found by its group.
+fn kill(inner: &Inner, cell: &Cell) -> Result<Vec<String>, CellError> {
+    let (name, shim) = (cell.name().as_str(), shim_group(cell.name()));
+    let groups = inner.cgroups()?;
+    groups.kill(&shim).map_err(CellError::Cgroup)?;
+    groups.kill(name).map_err(CellError::Cgroup)?;
+    let mut all = groups.inside(name);
+    all.push(shim);
+    Ok(all)
+}
+
+fn occupied(inner: &Inner, groups: Vec<String>) -> Result<Vec<String>, CellError> {
+    let mut occupied = Vec::new();
+    for group in groups {
+        let processes = inner.cgroups()?.processes(&group);
+        if !processes.map_err(CellError::Cgroup)?.is_empty() {
+            occupied.push(group);
+        }
+    }
+    Ok(occupied)
 }
 
 /// The record of the cell goes last: until then a daemon that dies finds it again.
@@ -107,11 +123,11 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     let name = cell.name();
     let groups = inner.cgroups()?;
     for group in groups.inside(name.as_str()) {
-        groups.remove(&group).map_err(CellError::Cgroup)?;
+        groups.remove_members(&group).map_err(CellError::Cgroup)?;
     }
     groups.remove(name.as_str()).map_err(CellError::Cgroup)?;
     groups
-        .remove(&shim_group(name))
+        .remove_members(&shim_group(name))
         .map_err(CellError::Cgroup)?;
     let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
     for executable in &names {
@@ -139,7 +155,9 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
             });
         }
     }
-    inner.places.remove(name).map_err(failed)
+    inner.places.remove(name).map_err(failed)?;
+    inner.forget(cell);
+    Ok(())
 }
 
 impl Inner {
@@ -176,7 +194,7 @@ impl Inner {
         // Held to the end: a new cell would need them.
         let cells = self.cells();
         if let (true, Ok(groups)) = (cells.is_empty(), self.cgroups()) {
-            let _ = groups.remove(SHIM_GROUPS);
+            let _ = groups.remove_members(SHIM_GROUPS);
             let _ = groups.remove("");
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::cell::{Cell, Shim};
 use super::error::CellError;
-use super::places::{SHIM_GROUPS, executable_group, open_directory, remove_directory, shim_group};
+use super::places::{SHIM_GROUPS, executable_group, open_directory, shim_group};
 use super::turns::StartTurn;
 use super::{Inner, blocking, lock, programs};
 use crate::cgroup::{CgroupError, Cgroups};
@@ -75,7 +75,7 @@ impl Starting<'_> {
         let started = self.ask(groups, &group);
         if started.is_err() {
             // Nothing is in it, unless something of an earlier run is.
-            let _ = groups.remove(&group);
+            let _ = groups.remove_members(&group);
         }
         let record = started?;
         let run = record.run;
@@ -218,7 +218,6 @@ impl Starting<'_> {
             Reply::Started(record) => Ok(*record),
             Reply::Running => Err(self.running()),
             Reply::NotStarted { step, errno } => {
-                self.forget_log();
                 Err(self.not_started(step, io::Error::from_raw_os_error(errno)))
             }
             Reply::NotIsolated { what, errno } => Err(CellError::NotIsolated {
@@ -227,17 +226,6 @@ impl Starting<'_> {
                 source: io::Error::from_raw_os_error(errno),
             }),
             Reply::Failed { what } => Err(CellError::Shim { cell: cell(), what }),
-        }
-    }
-
-    /// What never ran has no output to keep, and no record by which its log would be found.
-    fn forget_log(&self) {
-        if self.cell.state().executables.contains_key(&self.executable) {
-            return;
-        }
-        let log = self.executable.key(self.cell.name());
-        if let Err(error) = remove_directory(&self.inner.places.logs.join(log)) {
-            tracing::warn!(cell = %self.cell.name(), %error, "an empty log is left");
         }
     }
 

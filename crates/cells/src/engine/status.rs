@@ -45,7 +45,11 @@ impl Cells {
                     .shim
                     .as_ref()
                     .map(|shim| shim.pid.as_raw_nonzero().get()),
-                executables: state.executables.values().cloned().collect(),
+                executables: state
+                    .executables
+                    .values()
+                    .map(|record| (**record).clone())
+                    .collect(),
             })
         };
         cells.values().filter_map(status).collect()

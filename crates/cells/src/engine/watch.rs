@@ -184,7 +184,7 @@ impl Inner {
         // Held to the end: a record must not be written when it has just been removed.
         let state = cell.state();
         let record = state.executables.get(name);
-        let mut record = record.filter(|record| record.run.is_running())?.clone();
+        let mut record = (**record.filter(|record| record.run.is_running())?).clone();
         if state.is_being_freed() {
             return None;
         }
@@ -255,7 +255,7 @@ impl Inner {
             .is_some_and(|record| !record.run.is_running());
         drop(state);
         if let (true, Ok(groups)) = (ended, self.cgroups()) {
-            let _ = groups.remove(&super::places::executable_group(cell.name(), name));
+            let _ = groups.remove_members(&super::places::executable_group(cell.name(), name));
         }
     }
 }

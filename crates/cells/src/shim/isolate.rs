@@ -9,7 +9,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::{Birth, Host};
 use crate::spec::Namespace;
-use crate::sys;
+use crate::sys::{self, Mounts};
 
 /// Parts of `/proc` through which root inside could change the machine.
 const MACHINE_WIDE: [(&str, &std::ffi::CStr); 5] = [
@@ -54,7 +54,7 @@ fn own_proc() -> io::Result<()> {
             Err(rustix::io::Errno::NOENT) => {}
             bound => {
                 bound?;
-                sys::make_read_only(same)?;
+                sys::change_mounts(same, Mounts::ReadOnly)?;
             }
         }
     }

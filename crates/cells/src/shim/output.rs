@@ -82,7 +82,7 @@ impl Pipe {
         let now = Timestamp::now();
         let mut rest = bytes;
         if !self.unfinished.is_empty() || self.partly_written {
-            match rest.iter().position(|byte| *byte == b'\n') {
+            match memchr::memchr(b'\n', rest) {
                 Some(end) => {
                     self.unfinished.extend_from_slice(&rest[..end]);
                     rest = &rest[end + 1..];
@@ -94,7 +94,7 @@ impl Pipe {
                 }
             }
         }
-        if let Some(last) = rest.iter().rposition(|byte| *byte == b'\n') {
+        if let Some(last) = memchr::memrchr(b'\n', rest) {
             let lines = &rest[..last];
             rest = &rest[last + 1..];
             log.push_line(now, self.stream, lines)?;

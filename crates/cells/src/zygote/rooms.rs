@@ -17,7 +17,7 @@ use rustix::mount::{
 
 use super::Hidden;
 use crate::shim::Host;
-use crate::sys;
+use crate::sys::{self, Mounts};
 
 /// Which step went wrong, and how.
 type Failure = (String, io::Error);
@@ -52,6 +52,10 @@ impl Rooms {
         // What the host mounts or unmounts later is seen here; nothing goes the other way.
         let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", slave).map_err(failure("separate mounts", Path::new("/")))?;
+        // From here on the state cannot be reached by its path. Before /dev is replaced, below which
+        // it may be.
+        mount_bind(&hidden.cover, &hidden.state).map_err(failure("cover", &hidden.state))?;
+        read_only(&hidden.state).map_err(|error| ("cover the state".to_owned(), error))?;
         small_dev().map_err(|errno| failure("fill", Path::new("/dev"))(errno))?;
         // All cells have the same one: none may take from the others what is in it. The devices
         // themselves are written to as before.
@@ -59,9 +63,6 @@ impl Rooms {
         read_only(dev).map_err(|error| ("make /dev read-only".to_owned(), error))?;
         let sys = Path::new("/sys");
         read_only(sys).map_err(|error| ("make /sys read-only".to_owned(), error))?;
-        // Last, and before any cell: from here on the state cannot be reached by its path.
-        mount_bind(&hidden.cover, &hidden.state).map_err(failure("cover", &hidden.state))?;
-        read_only(&hidden.state).map_err(|error| ("cover the state".to_owned(), error))?;
         self.prepared = true;
         Ok(())
     }
@@ -73,7 +74,10 @@ fn failure(what: &str, path: &Path) -> impl FnOnce(Errno) -> Failure + use<> {
 }
 
 fn read_only(path: &Path) -> io::Result<()> {
-    sys::make_read_only(&CString::new(path.as_os_str().as_bytes())?)
+    sys::change_mounts(
+        &CString::new(path.as_os_str().as_bytes())?,
+        Mounts::ReadOnly,
+    )
 }
 
 /// Only devices that give nobody power over the machine: a cell's root may open every device
@@ -119,6 +123,9 @@ fn small_dev() -> Result<(), Errno> {
     for name in ["pts", "shm"] {
         mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
     }
+    // Devices may have names elsewhere too, such as below the root of a container.
+    sys::change_mounts(c"/", Mounts::WithoutDevices)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     move_mount(
         &dev,
         "",

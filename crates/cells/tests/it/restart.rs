@@ -8,6 +8,7 @@ use std::process::Command;
 
 use mainstay_cells::{CellError, CellEvent, CellSpec, HowEnded, Limits, Namespace};
 use mainstay_journal::{LogQuery, LogStream};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::harness::{TestCells, many, name, on_every_kind, soon};
@@ -21,12 +22,10 @@ async fn until_gone(pid: i32) {
     let Ok(handle) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::NONBLOCK) else {
         return;
     };
-    let handle =
-        tokio::io::unix::AsyncFd::with_interest(handle, tokio::io::Interest::READABLE).unwrap();
-    soon("a process to end", handle.readable())
-        .await
-        .unwrap()
-        .retain_ready();
+    let ended = tokio::task::spawn_blocking(move || {
+        poll(&mut [PollFd::new(&handle, PollFlags::IN)], None).unwrap();
+    });
+    soon("a process to end", ended).await.unwrap();
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ impl LogDirectory {
 
     /// Makes the caller the one writer for as long as the lock lives.
     pub(super) fn lock(&self) -> Result<FileLock, LogError> {
-        self.open_at("lock", OFlags::RDWR | OFlags::CREATE)
+        self.open_at(".", OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(Into::into)
             .and_then(FileLock::take)
             .map_err(|source| LogError::Write {

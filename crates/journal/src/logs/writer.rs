@@ -176,7 +176,7 @@ impl LogWriter {
             self.write_bytes(lines)?;
             self.delete_oldest();
         }
-        if self.link_stale {
+        if self.link_stale && self.file_bytes > 0 {
             // Only people use the link; no line is refused because it cannot be made now.
             self.link_stale = self.directory.link_current(self.generation).is_err();
         }
