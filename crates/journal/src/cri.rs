@@ -141,6 +141,29 @@ impl Header {
         out.extend_from_slice(text);
         out.push(b'\n');
     }
+
+    /// A line that has its newline, copied together with it where it is short.
+    fn write_ended(&mut self, out: &mut Vec<u8>, line: &[u8]) {
+        if line.len() > MAX_TEXT {
+            return self.write_pieces(out, &line[..line.len() - 1], false);
+        }
+        self.0[HEADER_LEN - 2] = b'F';
+        out.reserve(HEADER_LEN + line.len());
+        out.extend_from_slice(&self.0);
+        out.extend_from_slice(line);
+    }
+
+    /// A line without newlines, of any length.
+    fn write_pieces(&mut self, out: &mut Vec<u8>, text: &[u8], unfinished: bool) {
+        let mut pieces = text.chunks(MAX_TEXT).peekable();
+        if text.is_empty() {
+            self.write(out, unfinished, b"");
+        }
+        while let Some(piece) = pieces.next() {
+            let goes_on = pieces.peek().is_some() || unfinished;
+            self.write(out, goes_on, piece);
+        }
+    }
 }
 
 /// Appends a whole line as one record, or as several if it is long or holds newlines. With
@@ -153,26 +176,12 @@ pub(crate) fn write_line(
     unfinished: bool,
 ) {
     let mut header = Header::new(time, stream);
-    let mut rest = line;
-    loop {
-        let len = line_len(rest);
-        let (text, ended) = match rest[..len] {
-            [ref text @ .., b'\n'] => (text, true),
-            ref text => (text, false),
-        };
-        rest = &rest[len..];
-        let mut pieces = text.chunks(MAX_TEXT).peekable();
-        if text.is_empty() {
-            header.write(out, unfinished && !ended, b"");
-        }
-        while let Some(piece) = pieces.next() {
-            let goes_on = pieces.peek().is_some() || (unfinished && !ended);
-            header.write(out, goes_on, piece);
-        }
-        if !ended {
-            return;
-        }
+    let mut begin = 0;
+    for end in memchr::memchr_iter(b'\n', line) {
+        header.write_ended(out, &line[begin..=end]);
+        begin = end + 1;
     }
+    header.write_pieces(out, &line[begin..], unfinished);
 }
 
 /// The length of the first line including its newline, or of everything if there is none.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::Inner;
 use super::cell::{Cell, Phase, Shim};
+use super::notes::Notes;
 use super::places::{remove_directory, remove_file, shim_group};
+use super::{Inner, lock};
 use crate::cgroup::CgroupError;
 use crate::name::ExecutableName;
 use crate::record::{self, CellRecord, ExecutableRecord, TEMPORARY};
@@ -43,9 +44,9 @@ fn adopt_cells(inner: &Inner) -> io::Result<()> {
         };
         let name = record.name.clone();
         let cell = Cell::new(record, inner.next_serial(), Phase::There);
-        cell.state().told = inner.read_told(&name);
         inner.cells().insert(name, Arc::new(cell));
     }
+    adopt_notes(inner)?;
     // In the order of their names, so that what others are nested in comes first.
     let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
     for cell in cells {
@@ -66,6 +67,28 @@ fn adopt_cells(inner: &Inner) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What was told of cells that are still there; the rest is forgotten.
+fn adopt_notes(inner: &Inner) -> io::Result<()> {
+    let path = inner.places.told();
+    let mut notes = Notes::read(&path);
+    let cells = inner.cells();
+    notes.retain(|note| {
+        let cell = cells.get(&note.cell);
+        cell.is_some_and(|cell| cell.record.allocated == note.allocated)
+    });
+    for note in &notes {
+        if let Some(cell) = cells.get(&note.cell) {
+            let mut state = cell.state();
+            state.told.insert(note.executable.clone(), note.told);
+        }
+    }
+    drop(cells);
+    if notes.is_empty() {
+        return remove_file(&path);
+    }
+    lock(&inner.notes).replace(&notes)
 }
 
 fn adopt_executables(inner: &Inner) -> io::Result<()> {

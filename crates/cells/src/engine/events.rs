@@ -1,15 +1,13 @@
 //! What is told of executables: that they have started, and how they ended. Each once, also over
 //! a restart of the daemon; should it die between telling and noting that it has, twice.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Write};
 
-use super::Inner;
 use super::cell::{Cell, Phase, State, Told};
+use super::notes::Note;
+use super::{Inner, lock};
 use crate::name::{CellName, ExecutableName};
-use crate::record::{self, ExecutableRecord, HowEnded, Run};
+use crate::record::{ExecutableRecord, HowEnded, Run};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellEvent {
@@ -90,42 +88,14 @@ impl Inner {
         if state.is_being_freed() {
             return;
         }
-        let line = serde_json::to_vec(&(&record.name, now)).map_err(io::Error::other);
-        let noted = line.and_then(|mut line| {
-            line.push(b'\n');
-            let path = self.places.told(cell.name());
-            File::options()
-                .append(true)
-                .create(true)
-                .open(path)?
-                .write_all(&line)
-        });
-        if let Err(error) = noted {
+        let note = Note {
+            cell: cell.name().clone(),
+            allocated: cell.record.allocated,
+            executable: record.name.clone(),
+            told: now,
+        };
+        if let Err(error) = lock(&self.notes).add(&note) {
             tracing::warn!(cell = %cell.name(), %error, "what was told of a cell is not noted");
         }
-    }
-
-    /// What was told of the cell before the daemon started. The file, which only ever grows while
-    /// one runs, is written anew.
-    pub(super) fn read_told(&self, cell: &CellName) -> BTreeMap<ExecutableName, Told> {
-        let path = self.places.told(cell);
-        let text = std::fs::read(&path).unwrap_or_default();
-        // The last line of a daemon that died may be torn.
-        let lines = text.split(|byte| *byte == b'\n');
-        let told: BTreeMap<ExecutableName, Told> = lines
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect();
-        let mut short = Vec::new();
-        for entry in &told {
-            if serde_json::to_writer(&mut short, &entry).is_ok() {
-                short.push(b'\n');
-            }
-        }
-        if short.len() < text.len()
-            && let Err(error) = record::replace(&path, &short)
-        {
-            tracing::warn!(%cell, %error, "what was told of a cell is kept as it was");
-        }
-        told
     }
 }

@@ -8,7 +8,7 @@ use super::cell::{Cell, Phase};
 use super::error::CellError;
 use super::places::{SHIM_GROUPS, shim_group};
 use super::stop::LONGEST_END;
-use super::{CellEvent, Inner, blocking};
+use super::{CellEvent, Inner, blocking, lock};
 use crate::name::{CellName, ExecutableName};
 use crate::record::HowEnded;
 use crate::sys;
@@ -189,13 +189,15 @@ impl Inner {
         cell.changed.notify_waiters();
     }
 
-    /// The groups that hold all others go with the last cell.
+    /// What is there for all cells goes with the last: the groups that hold all others, and the
+    /// notes.
     pub(super) fn remove_roots(&self) {
         // Held to the end: a new cell would need them.
         let cells = self.cells();
         if let (true, Ok(groups)) = (cells.is_empty(), self.cgroups()) {
             let _ = groups.remove_members(SHIM_GROUPS);
             let _ = groups.remove("");
+            lock(&self.notes).clear();
         }
     }
 }

@@ -10,6 +10,7 @@ mod cell;
 mod error;
 mod events;
 mod free;
+mod notes;
 mod places;
 mod programs;
 mod start;
@@ -39,6 +40,7 @@ use crate::shim::protocol::UserRange;
 use crate::spec::{CellSpec, ExecutableSpec};
 use crate::zygote::{Hidden, Zygote, ZygoteCommand};
 use cell::Cell;
+use notes::Notes;
 use places::Places;
 use watch::Watch;
 
@@ -87,6 +89,7 @@ struct Inner {
     zygote: Zygote,
     logs: LogStore,
     events: Box<dyn CellEvents>,
+    notes: Mutex<Notes>,
     cells: Mutex<BTreeMap<CellName, Arc<Cell>>>,
     serials: AtomicU64,
     watch: Watch,
@@ -117,6 +120,7 @@ impl Cells {
         };
         // Before anything is read, so that nothing written after that goes unseen.
         let (watch, watching) = Watch::new(&places.executables).map_err(OpenError::Watch)?;
+        let notes = Notes::new(places.told());
         let inner = Arc::new(Inner {
             grace: Mutex::new(settings.grace),
             logs_limits: Mutex::new(settings.logs),
@@ -129,6 +133,7 @@ impl Cells {
             logs: LogStore::open(&places.logs)?,
             places,
             events: Box::new(events),
+            notes: Mutex::new(notes),
             cells: Mutex::default(),
             serials: AtomicU64::new(1),
             watch,

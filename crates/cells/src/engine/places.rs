@@ -21,6 +21,7 @@ const CONTROL: &str = "control";
 /// The directories of cells, all root's alone.
 #[derive(Debug)]
 pub(super) struct Places {
+    root: PathBuf,
     /// A directory for each cell: its record and the socket of its shim.
     pub(super) cells: PathBuf,
     /// A record for each executable.
@@ -34,6 +35,7 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn make(root: &Path) -> io::Result<Self> {
         let places = Self {
+            root: root.to_owned(),
             cells: root.join("cells"),
             executables: root.join("executables"),
             logs: root.join("logs"),
@@ -58,8 +60,9 @@ impl Places {
         self.of_cell(cell).join("cell.json")
     }
 
-    pub(super) fn told(&self, cell: &CellName) -> PathBuf {
-        self.of_cell(cell).join("told.json")
+    /// What has been told of all cells.
+    pub(super) fn told(&self) -> PathBuf {
+        self.root.join("told")
     }
 
     pub(super) fn executable(&self, cell: &CellName, name: &ExecutableName) -> PathBuf {

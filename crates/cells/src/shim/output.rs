@@ -135,7 +135,7 @@ pub(super) fn pipe() -> io::Result<(File, File)> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
     /// Enough that a writer seldom waits for us.
-    const PIPE_BYTES: usize = 256 * 1024;
+    const PIPE_BYTES: usize = 1 << 20;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     fcntl_setfl(&reader, fcntl_getfl(&reader)? | OFlags::NONBLOCK)?;
     // Only for speed: a smaller one is fine.

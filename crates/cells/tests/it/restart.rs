@@ -214,9 +214,9 @@ async fn damaged_records_harm_no_other_cell() {
         fs::write(cells.join("cells/a-file"), "x").unwrap();
         fs::create_dir(cells.join("executables/a-directory")).unwrap();
         fs::write(cells.join("logs/a-file"), "x").unwrap();
-        let told = cells.join("cells/good/told.json");
+        let told = cells.join("told");
         let mut text = fs::read(&told).unwrap();
-        text.extend_from_slice(b"garbage\n[\"x\",{\"runs\":9");
+        text.extend_from_slice(b"garbage\n{\"cell\":\"good\",\"allocated\":9");
         fs::write(&told, text).unwrap();
     })
     .await;

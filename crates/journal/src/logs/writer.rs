@@ -29,8 +29,8 @@ pub struct LogWriter {
     directory: LogDirectory,
     _lock: FileLock,
     limits: LogLimits,
-    /// The newest generation, being written.
-    file: File,
+    /// The newest generation, being written; there is none before the first line.
+    file: Option<File>,
     generation: u64,
     file_bytes: u64,
     /// The older generations and their sizes, oldest first.
@@ -61,11 +61,14 @@ impl LogWriter {
             }
         }
         let (generation, file_bytes, file) = match generations.pop_back() {
-            Some((newest, len)) => (newest, len, directory.append_to(newest)),
-            None => (1, 0, directory.create(1)),
+            Some((newest, len)) => {
+                let file = directory.append_to(newest).map_err(write_error)?;
+                (newest, len, Some(file))
+            }
+            None => (0, 0, None),
         };
         let mut writer = Self {
-            file: file.map_err(write_error)?,
+            file,
             directory,
             _lock: lock,
             limits,
@@ -77,8 +80,7 @@ impl LogWriter {
             link_stale: true,
             buffer: Vec::new(),
         };
-        let end = FileEnd::read(&writer.file, file_bytes);
-        writer.last_time = end.map_err(|source| writer.write_error(source))?.last_time;
+        writer.last_time = writer.end()?.and_then(|end| end.last_time);
         // A full disk is no reason not to open: it is tried again with the next lines.
         let _ = writer.flush();
         writer.delete_oldest();
@@ -144,7 +146,8 @@ impl LogWriter {
     /// Flushes what was written to the disk itself.
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.flush()?;
-        self.file.sync_data().map_err(|source| LogError::Sync {
+        let synced = self.file.as_ref().map_or(Ok(()), File::sync_data);
+        synced.map_err(|source| LogError::Sync {
             log: self.directory.name().to_owned(),
             source,
         })
@@ -163,14 +166,14 @@ impl LogWriter {
 
     fn write_out(&mut self, lines: &[u8]) -> Result<(), LogError> {
         if self.torn {
-            let end = FileEnd::read(&self.file, self.file_bytes);
-            let ending = end.map_err(|source| self.write_error(source))?.repair();
-            self.write_bytes(&ending)?;
+            if let Some(end) = self.end()? {
+                self.write_bytes(&end.repair())?;
+            }
             self.torn = false;
         }
         if !lines.is_empty() {
             let full = self.file_bytes + as_u64(lines.len()) > self.limits.file_bytes;
-            if full && self.file_bytes > 0 {
+            if self.file.is_none() || full && self.file_bytes > 0 {
                 self.start_generation()?;
             }
             self.write_bytes(lines)?;
@@ -184,8 +187,8 @@ impl LogWriter {
     }
 
     fn write_bytes(&mut self, mut bytes: &[u8]) -> Result<(), LogError> {
-        while !bytes.is_empty() {
-            let written = match self.file.write(bytes) {
+        while let (false, Some(file)) = (bytes.is_empty(), &mut self.file) {
+            let written = match file.write(bytes) {
                 Ok(0) => Err(io::ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
                 other => other,
@@ -202,6 +205,15 @@ impl LogWriter {
             }
         }
         Ok(())
+    }
+
+    /// How the present file ends, if there is one.
+    fn end(&self) -> Result<Option<FileEnd>, LogError> {
+        let end = self
+            .file
+            .as_ref()
+            .map(|file| FileEnd::read(file, self.file_bytes));
+        end.transpose().map_err(|source| self.write_error(source))
     }
 
     /// The time to write: never before the last one in the file.
@@ -223,14 +235,16 @@ impl LogWriter {
     /// The newest time stays: the lines that wait go into the new file.
     fn start_generation(&mut self) -> Result<(), LogError> {
         let next = self.generation + 1;
-        self.file = self
+        let file = self
             .directory
             .create(next)
             .map_err(|source| LogError::Rotate {
                 log: self.directory.name().to_owned(),
                 source,
             })?;
-        self.older.push_back((self.generation, self.file_bytes));
+        if self.file.replace(file).is_some() {
+            self.older.push_back((self.generation, self.file_bytes));
+        }
         self.generation = next;
         self.file_bytes = 0;
         self.link_stale = true;

@@ -3,13 +3,13 @@ use std::fs;
 use mainstay_journal::{LogQuery, LogStore, Stream};
 use proptest::prelude::*;
 
-use crate::log_support::{at, files, lines_of, open, plainly, read};
+use crate::log_support::{at, first_file, lines_of, open, plainly, read};
 use crate::support::block_on;
 
 fn foreign(bytes: &[u8]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
-    fs::write(files(dir.path(), "app").pop().unwrap(), bytes).unwrap();
+    fs::write(first_file(dir.path(), "app"), bytes).unwrap();
     dir
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use mainstay_journal::{LogLimits, LogQuery, LogStore, LogWriter, Stream, Timestamp};
 use proptest::prelude::*;
 
-use crate::log_support::{Line, drain, files, lines_of, plainly};
+use crate::log_support::{Line, drain, files, first_file, lines_of, plainly};
 use crate::support::block_on;
 
 const MILLISECOND: i64 = 1_000_000;
@@ -208,9 +208,11 @@ impl World {
                 self.writer.as_mut().unwrap().flush().unwrap();
                 self.writer = None;
                 bytes.push(b'\n');
-                let newest = files(self.path(), "app").pop().unwrap();
+                let newest = files(self.path(), "app").pop();
+                let newest = newest.unwrap_or_else(|| first_file(self.path(), "app"));
                 OpenOptions::new()
                     .append(true)
+                    .create(true)
                     .open(newest)
                     .unwrap()
                     .write_all(&bytes)

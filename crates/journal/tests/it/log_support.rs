@@ -57,6 +57,11 @@ pub(crate) fn texts(root: &Path, log: &str) -> Vec<Vec<u8>> {
     texts
 }
 
+/// Where the first lines of a log go.
+pub(crate) fn first_file(root: &Path, log: &str) -> PathBuf {
+    root.join(log).join("0000000001.log")
+}
+
 pub(crate) fn files(root: &Path, log: &str) -> Vec<PathBuf> {
     let mut paths: Vec<_> = fs::read_dir(root.join(log))
         .unwrap()
