@@ -1,6 +1,6 @@
 //! Our groups: made, limited, entered, emptied and removed, below one root of our own in each tree.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -265,6 +265,25 @@ impl Cgroups {
         Ok(text.lines().filter_map(pid).collect())
     }
 
+    /// Handles of the processes directly in the group, and their numbers.
+    pub fn handles(&self, group: &str) -> Result<Vec<(Pid, OwnedFd)>, CgroupError> {
+        self.only_members(handles(self.processes(group)?), || self.processes(group))
+    }
+
+    /// A number that was read may have become somebody else's before there was a handle of it:
+    /// only those count that are members still.
+    fn only_members(
+        &self,
+        mut handles: Vec<(Pid, OwnedFd)>,
+        members: impl FnOnce() -> Result<Vec<Pid>, CgroupError>,
+    ) -> Result<Vec<(Pid, OwnedFd)>, CgroupError> {
+        if !handles.is_empty() {
+            let members: HashSet<Pid> = members()?.into_iter().collect();
+            handles.retain(|(pid, _)| members.contains(pid));
+        }
+        Ok(handles)
+    }
+
     /// Kills all processes of the group and of everything nested in it; those that are being born
     /// as well.
     pub fn kill(&self, group: &str) -> Result<(), CgroupError> {
@@ -292,8 +311,12 @@ impl Cgroups {
             if all.is_empty() {
                 return Ok(());
             }
-            let killed: Vec<OwnedFd> = all.into_iter().filter_map(kill_by_handle).collect();
-            for ended in killed {
+            let still = |handles| self.only_members(handles, || self.processes_below(path));
+            let handles = still(handles(all))?;
+            for (_, handle) in &handles {
+                let _ = pidfd_send_signal(handle, Signal::KILL);
+            }
+            for (_, ended) in handles {
                 let mut waiting = [PollFd::new(&ended, PollFlags::IN)];
                 let _ = poll(&mut waiting, Some(&LONGEST_END));
             }
@@ -349,6 +372,12 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(removed)
 }
 
+/// Of those that have not ended since.
+fn handles(pids: Vec<Pid>) -> Vec<(Pid, OwnedFd)> {
+    let handle = |pid| Some((pid, pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?));
+    pids.into_iter().filter_map(handle).collect()
+}
+
 fn remove_directory(path: &Path) -> Result<(), CgroupError> {
     match fs::remove_dir(path) {
         // The second is a file of the kernel's in a tree where we have no group.
@@ -362,13 +391,6 @@ fn remove_directory(path: &Path) -> Result<(), CgroupError> {
         }
         _ => Ok(()),
     }
-}
-
-/// Kills a process; what is returned tells when it has ended.
-fn kill_by_handle(pid: Pid) -> Option<OwnedFd> {
-    let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    pidfd_send_signal(&handle, Signal::KILL).ok()?;
-    Some(handle)
 }
 
 pub(super) fn write(path: &Path, value: &str) -> Result<(), CgroupError> {

@@ -1,10 +1,10 @@
 //! Ending executables: asked first, killed when their time is over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tokio::time::timeout;
 
 use super::cell::Cell;
@@ -146,24 +146,29 @@ impl Inner {
         group: &str,
         signal: Option<Signal>,
     ) -> Result<(), CellError> {
-        let mut asked = BTreeSet::new();
+        let mut asked = HashSet::new();
         loop {
-            let pids = self.members(cell, group).await?;
-            if pids.is_empty() {
+            let known = asked.clone();
+            let (handles, empty) = self
+                .with_groups(cell, group, move |groups, group| {
+                    let handles = groups.handles(group)?;
+                    if let Some(signal) = signal {
+                        let new = handles.iter().filter(|(pid, _)| !known.contains(pid));
+                        for (_, handle) in new {
+                            // It may have ended since.
+                            let _ = pidfd_send_signal(handle, signal);
+                        }
+                    }
+                    let empty = handles.is_empty() && groups.processes(group)?.is_empty();
+                    Ok((handles, empty))
+                })
+                .await?;
+            if empty {
                 return Ok(());
             }
-            for pid in &pids {
-                if let Some(signal) = signal.filter(|_| asked.insert(pid.as_raw_nonzero())) {
-                    // It may have ended since.
-                    let _ = kill_process(*pid, signal);
-                }
-            }
-            for pid in pids {
-                // One that ended in between has nothing to wait for.
-                let Ok(pidfd) = pidfd_open(pid, PidfdFlags::NONBLOCK) else {
-                    continue;
-                };
-                let _ = sys::until_ended(pidfd).await;
+            for (pid, ended) in handles {
+                asked.insert(pid);
+                let _ = sys::until_ended(ended).await;
             }
         }
     }
