@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) executables: BTreeMap<ExecutableName, Box<ExecutableRecord>>,
     /// What of its executables has been told as events.
     pub(super) told: BTreeMap<ExecutableName, Told>,
+    /// Executables that have ended, whose groups could not be removed at once.
+    pub(super) groups_left: Vec<ExecutableName>,
     /// Its records are being removed: none is taken over any more.
     pub(super) closed: bool,
     /// What is being started now.
@@ -87,6 +89,7 @@ impl Cell {
                 shim: None,
                 executables: BTreeMap::new(),
                 told: BTreeMap::new(),
+                groups_left: Vec::new(),
                 closed: false,
                 starting: None,
                 stopping: BTreeMap::new(),

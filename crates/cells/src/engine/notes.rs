@@ -69,11 +69,10 @@ impl Notes {
 
     /// Nothing is left to be told of.
     pub(super) fn clear(&mut self) {
-        if self.file.take().is_some() {
-            self.added = 0;
-            // What stays is passed over by the next daemon.
-            let _ = fs::remove_file(&self.path);
-        }
+        self.file = None;
+        self.added = 0;
+        // What stays is passed over by the next daemon.
+        let _ = fs::remove_file(&self.path);
     }
 
     /// Leaves only these.

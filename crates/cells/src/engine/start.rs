@@ -82,6 +82,7 @@ impl Starting<'_> {
         // As the shim has written it: whoever asks next need not wait for it to be read.
         self.inner.take(self.cell, record);
         self.forget_oldest();
+        self.inner.remove_groups_left(self.cell);
         Ok(run)
     }
 

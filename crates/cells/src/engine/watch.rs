@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 
 use super::Inner;
 use super::cell::{Cell, Shim};
-use super::places::is_of_executable;
+use super::places::{executable_group, is_of_executable};
 use crate::name::ExecutableName;
 use crate::record::{self, End, ExecutableRecord, HowEnded};
 use crate::spec::Namespace;
@@ -242,20 +242,24 @@ impl Inner {
         }
     }
 
-    /// The group of an executable that has ended, unless it left something in it or is starting
-    /// again.
+    /// Removes the group of an executable that has ended, unless it left something in it. Where
+    /// another is just being started, that is left to whoever starts it.
     pub(super) fn remove_group(&self, cell: &Cell, name: &ExecutableName) {
-        let Ok(_order) = cell.order.try_lock() else {
+        cell.state().groups_left.push(name.clone());
+        if let Ok(_order) = cell.order.try_lock() {
+            self.remove_groups_left(cell);
+        }
+    }
+
+    /// Whoever calls this has the cell's order: what is not running now does not begin to.
+    pub(super) fn remove_groups_left(&self, cell: &Cell) {
+        let mut ended = std::mem::take(&mut cell.state().groups_left);
+        ended.retain(|name| cell.state().running(name).is_none());
+        let Ok(groups) = self.cgroups() else {
             return;
         };
-        let state = cell.state();
-        let ended = state
-            .executables
-            .get(name)
-            .is_some_and(|record| !record.run.is_running());
-        drop(state);
-        if let (true, Ok(groups)) = (ended, self.cgroups()) {
-            let _ = groups.remove_members(&super::places::executable_group(cell.name(), name));
+        for name in ended {
+            let _ = groups.remove_members(&executable_group(cell.name(), &name));
         }
     }
 }
