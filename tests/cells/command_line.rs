@@ -440,3 +440,28 @@ fn another_node_runs_it_when_asked_to() {
     let said = cli().run(["-n", &both, "run", "--", "true"]).failed(2);
     assert!(said.contains("one node"), "{said}");
 }
+
+#[test]
+fn an_executable_is_restarted_like_a_container() {
+    let node = NodeOfCells::start();
+    node.cli().run(["cell", "allocate", "web"]).ok();
+    let start = ["cell", "start", "web", "server", "--", "sleep", "1000"];
+    node.cli().run(start).ok();
+    let status = || {
+        let list = node.cli().run(["cell", "list", "-o", "json"]).json();
+        let server = &list[0]["cells"][0]["executables"][0];
+        assert_eq!(server["state"], "EXECUTABLE_STATE_RUNNING", "{list}");
+        (server["pid"].clone(), server["runs"].clone())
+    };
+    let before = status();
+    let said = node
+        .cli()
+        .run(["restart", "--namespace", "mainstay", "web/server"])
+        .ok();
+    assert!(said.contains("\"web/server\" restarted"), "{said}");
+    let after = status();
+    assert_ne!(before.0, after.0);
+    assert_ne!(before.1, after.1);
+    let missing = ["restart", "--namespace", "mainstay", "web/other"];
+    node.cli().run(missing).failed(6);
+}

@@ -12,6 +12,8 @@ use crate::client::Answer;
 use crate::failure::Outcome;
 use crate::output;
 
+/// The namespace of the node's own workloads.
+const OWN: &str = "mainstay";
 /// The node knows how long a container may take to end; this is longer than any should.
 const MOST_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -20,7 +22,8 @@ const MOST_PATIENCE: Duration = Duration::from_secs(600);
 #[command(after_help = "Examples:\n  \
     mainstay restart web\n  \
     mainstay restart --namespace default web\n  \
-    mainstay restart -k kube-system/coredns-0:coredns\n\n\
+    mainstay restart -k kube-system/coredns-0:coredns\n  \
+    mainstay restart --namespace mainstay web/server    an executable in a cell\n\n\
     A container of Kubernetes starts only once: it is stopped, and its kubelet starts the next one.\n\
     The command waits until that is done, however long the container takes to end.")]
 pub struct Restart {
@@ -57,6 +60,9 @@ impl Restart {
 
     fn done(&self) -> String {
         let id = &self.id;
+        if self.scope.namespace() == OWN {
+            return format!("executable {id:?} restarted");
+        }
         // No other container has a slash in its id.
         if self.scope.namespace() == KUBERNETES || id.contains('/') {
             format!("container {id:?} stopped; its kubelet starts the next one")
