@@ -12,6 +12,8 @@ use mainstay_cells::{
     ExecutableRecord, ExecutableSpec, FoundRun, HowEnded, Run, Settings, StopHow,
 };
 use mainstay_journal::{LogLimits, LogQuery, LogStream};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Notify;
 
 /// No wait in a test is longer; reaching it is a failure, never a way to pass time. An emulated
@@ -394,4 +396,15 @@ fn remove(path: &Path) {
 
 pub fn name(cell: &str) -> CellName {
     cell.parse().unwrap()
+}
+
+/// Waits until a process has ended, whoever's child it is.
+pub async fn until_gone(pid: i32) {
+    let Ok(handle) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::NONBLOCK) else {
+        return;
+    };
+    let ended = tokio::task::spawn_blocking(move || {
+        poll(&mut [PollFd::new(&handle, PollFlags::IN)], None).unwrap();
+    });
+    soon("a process to end", ended).await.unwrap();
 }

@@ -8,24 +8,12 @@ use std::process::Command;
 
 use mainstay_cells::{CellError, CellEvent, CellSpec, HowEnded, Limits, Namespace};
 use mainstay_journal::{LogQuery, LogStream};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{TestCells, many, name, on_every_kind, soon};
+use crate::harness::{TestCells, many, name, on_every_kind, soon, until_gone};
 
 fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
-}
-
-/// Waits until a process has ended, whoever's child it is.
-async fn until_gone(pid: i32) {
-    let Ok(handle) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::NONBLOCK) else {
-        return;
-    };
-    let ended = tokio::task::spawn_blocking(move || {
-        poll(&mut [PollFd::new(&handle, PollFlags::IN)], None).unwrap();
-    });
-    soon("a process to end", ended).await.unwrap();
 }
 
 #[tokio::test]
