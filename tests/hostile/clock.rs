@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_identity::{
-    Authority, ClientConfig, ClientSpec, Context, NodeNames, PrivateKeyPem, Role, write_atomic,
+    Authority, ClientConfig, ClientSpec, Context, NodeNames, PrivateKeyPem, Role,
 };
+use mainstay_records::write_durable;
 
 use super::assert_unharmed;
 use crate::harness::TestNode;
@@ -184,7 +185,7 @@ async fn a_client_certificate_that_is_not_valid_yet_is_told_so() {
 }
 
 fn write_key(path: &Path, key: &PrivateKeyPem) {
-    write_atomic(path, key.expose().as_bytes(), 0o600).unwrap();
+    write_durable(path, key.expose().as_bytes(), 0o600).unwrap();
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@
 //! This crate knows neither gRPC nor an async runtime. It must never let a private key reach a
 //! log or an error text, and never replace a certificate authority that clients already trust.
 
-mod atomic_file;
 mod caller;
 pub mod client_config;
 mod crypto;
@@ -16,7 +15,6 @@ pub mod rules;
 mod secret_file;
 pub mod tls;
 
-pub use atomic_file::write_atomic;
 pub use caller::{Caller, Via};
 pub use client_config::{ClientConfig, Context};
 pub use pki::{Authority, CertificateInfo, CertifiedNode, ClientSpec, Ensured, IssuedPem};

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mainstay_records::write_durable;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{ClientConfig, ClientConfigError, Context};
-use crate::atomic_file::write_atomic;
 use crate::private_key::PrivateKeyPem;
 
 /// Something in the text is not as it should be.
@@ -205,7 +205,7 @@ pub(super) fn save(config: &ClientConfig, path: &Path) -> Result<(), ClientConfi
         }
         _ => Ok(()),
     }
-    .and_then(|()| write_atomic(&target, text.as_bytes(), 0o600));
+    .and_then(|()| write_durable(&target, text.as_bytes(), 0o600));
     written.map_err(|source| ClientConfigError::Write {
         path: path.to_owned(),
         source,

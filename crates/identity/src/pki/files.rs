@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use mainstay_records::{remove_temporaries_of, write_durable};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
 use super::error::PkiError;
-use crate::atomic_file::{is_leftover_of, write_atomic};
 use crate::private_key::PrivateKeyPem;
 use crate::secret_file::{SecretFileError, read_secret};
 
@@ -75,15 +75,7 @@ impl Files {
             .create(&self.directory)?;
         let directory = File::open(&self.directory)?;
         retry_on_intr(|| flock(&directory, FlockOperation::LockExclusive))?;
-        for entry in fs::read_dir(&self.directory)? {
-            let entry = entry?;
-            if Name::ALL
-                .iter()
-                .any(|name| is_leftover_of(&entry.file_name(), name.as_str()))
-            {
-                fs::remove_file(entry.path())?;
-            }
-        }
+        remove_temporaries_of(&self.directory, &Name::ALL.map(Name::as_str))?;
         Ok(directory)
     }
 
@@ -125,7 +117,7 @@ impl Files {
 
     fn write(&self, name: Name, text: &str, mode: u32) -> Result<(), PkiError> {
         let path = self.path(name);
-        write_atomic(&path, text.as_bytes(), mode)
+        write_durable(&path, text.as_bytes(), mode)
             .map_err(|source| PkiError::Write { path, source })
     }
 

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 fn written(text: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config");
-    mainstay_identity::write_atomic(&path, text.as_bytes(), 0o600).unwrap();
+    mainstay_records::write_durable(&path, text.as_bytes(), 0o600).unwrap();
     (directory, path)
 }
 

@@ -1,7 +1,6 @@
 //! The crate's promises, through its public API.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod atomic_file;
 mod authority;
 mod client_config;
 mod expiry;

@@ -151,7 +151,7 @@ fn a_lost_ca_certificate_is_made_again_and_clients_do_not_notice() {
 fn a_lost_ca_certificate_of_another_name_keeps_that_name() {
     let state = tempfile::tempdir().unwrap();
     let foreign = Authority::create("corp", 10 * YEAR).unwrap();
-    mainstay_identity::write_atomic(
+    mainstay_records::write_durable(
         &state.path().join("ca.key"),
         foreign.key().expose().as_bytes(),
         0o600,

@@ -30,7 +30,7 @@ impl Joined {
     }
 
     fn put(&self, name: &str, text: &str, mode: u32) {
-        mainstay_identity::write_atomic(&self.path().join(name), text.as_bytes(), mode).unwrap();
+        mainstay_records::write_durable(&self.path().join(name), text.as_bytes(), mode).unwrap();
     }
 
     fn path(&self) -> &Path {

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use mainstay_daemon::config::CertificateName;
-use mainstay_identity::{
-    Authority, ClientConfig, ClientSpec, Context, IssuedPem, NodeNames, Role, write_atomic,
-};
+use mainstay_identity::{Authority, ClientConfig, ClientSpec, Context, IssuedPem, NodeNames, Role};
+use mainstay_records::write_durable;
 
 use super::{authority, certificate_name, role, state_or_local, ttl};
 use crate::cli::Global;
@@ -199,7 +198,7 @@ fn make_dir(dir: &Path) -> Outcome {
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Outcome {
-    write_atomic(path, text.as_bytes(), mode).map_err(|error| {
+    write_durable(path, text.as_bytes(), mode).map_err(|error| {
         Failure::new(
             Exit::Failed,
             format!("cannot write {}: {error}", path.display()),

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use mainstay_identity::pki::{CLIENT_TTL, NODE_TTL};
 use mainstay_identity::{
-    Authority, CertificateInfo, ClientConfig, ClientSpec, NodeNames, PkiDir, Role, write_atomic,
+    Authority, CertificateInfo, ClientConfig, ClientSpec, NodeNames, PkiDir, Role,
 };
+use mainstay_records::write_durable;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::state_or_local;
@@ -66,8 +67,8 @@ fn node(pki: &Path, authority: &Authority) -> Outcome<jiff::Timestamp> {
     }
     let issued = authority.issue_node(&names, NODE_TTL)?;
     // A crash between the two leaves a pair that does not match, which the daemon mends on start.
-    write_atomic(&pki.join("node.key"), issued.key.expose().as_bytes(), 0o600)?;
-    write_atomic(&pki.join("node.crt"), issued.cert.as_bytes(), 0o644)?;
+    write_durable(&pki.join("node.key"), issued.key.expose().as_bytes(), 0o600)?;
+    write_durable(&pki.join("node.crt"), issued.cert.as_bytes(), 0o644)?;
     Ok(issued.info.not_after)
 }
 
