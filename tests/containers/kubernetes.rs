@@ -1,6 +1,6 @@
 //! Pods and their containers, through CRI and through containerd itself.
 
-use k8s_cri::v1::StopPodSandboxRequest;
+use mainstay_container_clients::cri::StopPodSandboxRequest;
 use tonic::Code;
 
 use super::*;

@@ -1,8 +1,8 @@
 //! Logs of containers: from the files their runtimes write.
 
-use k8s_cri::v1::ReopenContainerLogRequest;
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_container_clients::cri::ReopenContainerLogRequest;
 use tonic::{Code, Streaming};
 
 use super::*;

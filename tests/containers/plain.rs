@@ -1,10 +1,10 @@
 //! Containers that only containerd knows.
 
-use containerd_client::services::v1::containers_client::ContainersClient;
-use containerd_client::services::v1::{Container, CreateContainerRequest, container::Runtime};
-use containerd_client::with_namespace;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::os::ContainersRequest;
+use mainstay_container_clients::containerd::containers::container::Runtime;
+use mainstay_container_clients::containerd::containers::containers_client::ContainersClient;
+use mainstay_container_clients::containerd::containers::{Container, CreateContainerRequest};
 use tonic::{Code, Request};
 
 use super::*;
@@ -42,14 +42,15 @@ async fn every_container_is_listed_and_a_broken_one_hides_no_other() {
         }),
         ..Container::default()
     };
-    let request = CreateContainerRequest {
+    let mut request = Request::new(CreateContainerRequest {
         container: Some(broken),
-    };
+    });
+    let namespace = "default".parse().unwrap();
+    request
+        .metadata_mut()
+        .insert("containerd-namespace", namespace);
     let mut client = ContainersClient::new(containerd.connect().await);
-    client
-        .create(with_namespace!(request, "default"))
-        .await
-        .unwrap();
+    client.create(request).await.unwrap();
 
     let node = node_of(&containerd);
     let channel = node.connect().await;

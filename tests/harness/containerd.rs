@@ -4,9 +4,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use k8s_cri::v1::image_service_client::ImageServiceClient;
-use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
-use k8s_cri::v1::{
+use mainstay_container_clients::cri::image_service_client::ImageServiceClient;
+use mainstay_container_clients::cri::runtime_service_client::RuntimeServiceClient;
+use mainstay_container_clients::cri::{
     ContainerConfig, ContainerMetadata, CreateContainerRequest, ImageSpec, ImageStatusRequest,
     LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption,
     PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest, StartContainerRequest,

@@ -8,15 +8,15 @@ mod restart;
 
 use std::collections::HashMap;
 
-use containerd_client::services::v1::containers_client::ContainersClient;
-use containerd_client::services::v1::images_client::ImagesClient;
-use containerd_client::services::v1::namespaces_client::NamespacesClient;
-use containerd_client::services::v1::tasks_client::TasksClient;
-use containerd_client::services::v1::{
-    GetRequest, ListContainersRequest, ListImagesRequest, ListNamespacesRequest, ListTasksRequest,
-    MetricsRequest,
-};
-use containerd_client::types::v1::Process;
+use mainstay_container_clients::containerd::containers::ListContainersRequest;
+use mainstay_container_clients::containerd::containers::containers_client::ContainersClient;
+use mainstay_container_clients::containerd::images::ListImagesRequest;
+use mainstay_container_clients::containerd::images::images_client::ImagesClient;
+use mainstay_container_clients::containerd::namespaces::ListNamespacesRequest;
+use mainstay_container_clients::containerd::namespaces::namespaces_client::NamespacesClient;
+use mainstay_container_clients::containerd::task::Process;
+use mainstay_container_clients::containerd::tasks::tasks_client::TasksClient;
+use mainstay_container_clients::containerd::tasks::{GetRequest, ListTasksRequest, MetricsRequest};
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Response};
 use tracing::warn;

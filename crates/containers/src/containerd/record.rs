@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use containerd_client::services::v1 as api;
-use containerd_client::types::v1::{Process, Status};
+use mainstay_container_clients::containerd::containers as api;
+use mainstay_container_clients::containerd::task::{Process, Status};
 
 use crate::container::Container;
 use crate::images::{Tags, has_tag};

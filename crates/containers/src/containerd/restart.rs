@@ -5,15 +5,17 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use containerd_client::services::v1::containers_client::ContainersClient;
-use containerd_client::services::v1::snapshots::MountsRequest;
-use containerd_client::services::v1::snapshots::snapshots_client::SnapshotsClient;
-use containerd_client::services::v1::{
-    Container as Record, CreateTaskRequest, DeleteTaskRequest, GetContainerRequest, KillRequest,
-    ResumeTaskRequest, StartRequest, WaitRequest,
+use mainstay_container_clients::containerd::containers::containers_client::ContainersClient;
+use mainstay_container_clients::containerd::containers::{
+    Container as Record, GetContainerRequest,
 };
-use containerd_client::types::Mount;
-use containerd_client::types::v1::{Process, Status};
+use mainstay_container_clients::containerd::snapshots::MountsRequest;
+use mainstay_container_clients::containerd::snapshots::snapshots_client::SnapshotsClient;
+use mainstay_container_clients::containerd::task::{Process, Status};
+use mainstay_container_clients::containerd::tasks::{
+    CreateTaskRequest, DeleteTaskRequest, KillRequest, ResumeTaskRequest, StartRequest, WaitRequest,
+};
+use mainstay_container_clients::containerd::types::Mount;
 use nix::sys::signal::Signal;
 use tokio::net::unix::pipe;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use futures_util::{StreamExt, stream};
-use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
-use k8s_cri::v1::{
+use mainstay_container_clients::cri::runtime_service_client::RuntimeServiceClient;
+use mainstay_container_clients::cri::{
     self as api, ContainerState, ContainerStatusRequest, ListContainersRequest, ListImagesRequest,
     ListPodSandboxRequest, PodSandbox, PodSandboxState, PodSandboxStatusRequest,
 };

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use k8s_cri::v1::image_service_client::ImageServiceClient;
-use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
-use k8s_cri::v1::{
+use mainstay_container_clients::cri::image_service_client::ImageServiceClient;
+use mainstay_container_clients::cri::runtime_service_client::RuntimeServiceClient;
+use mainstay_container_clients::cri::{
     ContainerStats, ContainerStatus, ContainerStatusRequest, ListContainerStatsRequest,
     StopContainerRequest, StopPodSandboxRequest,
 };
