@@ -8,7 +8,6 @@
 //! This crate must never block an asynchronous worker on a file, and never fail to start because
 //! of what a crash left behind.
 
-mod crc32;
 pub mod cri;
 mod events;
 mod io;

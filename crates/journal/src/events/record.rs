@@ -3,15 +3,15 @@
 //! ```text
 //! marker 4 | body length 4 | checksum 4 | seq 8 | time 8 | kind length 2 | kind | payload
 //! ```
-//! Numbers are little-endian. The checksum also covers where the record stands (segment and
+//! Numbers are little-endian, the checksum is CRC-32 (IEEE). The checksum also covers where the record stands (segment and
 //! offset), so that a record carried inside another one's payload is never taken for a record
 //! when reading goes on after damage. Decoding accepts any bytes and never panics.
 
 use bytes::Bytes;
+use crc32fast::Hasher;
 
 use super::event::{Event, EventId};
 use crate::Timestamp;
-use crate::crc32::Crc32;
 
 pub(super) const MAX_KIND: usize = 256;
 pub(super) const MAX_PAYLOAD: usize = 64 * 1024;
@@ -102,10 +102,10 @@ fn decode_body(body: &[u8]) -> Option<Event> {
 }
 
 fn checksum(place: Place, body_len: u32, body: &[u8]) -> u32 {
-    Crc32::new()
-        .update(&place.segment.to_le_bytes())
-        .update(&place.offset.to_le_bytes())
-        .update(&body_len.to_le_bytes())
-        .update(body)
-        .finish()
+    let mut hasher = Hasher::new();
+    hasher.update(&place.segment.to_le_bytes());
+    hasher.update(&place.offset.to_le_bytes());
+    hasher.update(&body_len.to_le_bytes());
+    hasher.update(body);
+    hasher.finalize()
 }
