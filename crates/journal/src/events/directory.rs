@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::EventError;
 use super::event::EventId;
+use super::header::{self, FORMAT_VERSION};
 use super::segment::{MAX_SEQ, Walk};
 use crate::Timestamp;
 use crate::lock::FileLock;
@@ -112,7 +113,8 @@ impl Directory {
             .open(self.segment_path(first))
     }
 
-    /// Reads all segments and finds where to go on.
+    /// Reads all segments and finds where to go on. Changes nothing, and refuses segments of a
+    /// newer format.
     pub(super) fn take_stock(&self) -> Result<Stock, EventError> {
         let mut stock = Stock {
             segments: Vec::new(),
@@ -124,7 +126,7 @@ impl Directory {
         let mut maybe_seen = 0;
         for (first, is_file) in self.named_segments()? {
             let counted = if is_file {
-                self.count_segment(first, &mut stock)
+                self.count_segment(first, &mut stock)?
             } else {
                 None
             };
@@ -156,11 +158,22 @@ impl Directory {
 
     /// Adds a segment to the stock. Gives how many events its damaged end may have held, or
     /// nothing if the file cannot be read.
-    fn count_segment(&self, first: u64, stock: &mut Stock) -> Option<u64> {
+    fn count_segment(&self, first: u64, stock: &mut Stock) -> Result<Option<u64>, EventError> {
         let mut bytes = Vec::new();
-        File::open(self.segment_path(first))
-            .and_then(|file| file.take(MAX_SEGMENT_READ).read_to_end(&mut bytes))
-            .ok()?;
+        let read = File::open(self.segment_path(first))
+            .and_then(|file| file.take(MAX_SEGMENT_READ).read_to_end(&mut bytes));
+        if read.is_err() {
+            return Ok(None);
+        }
+        if let Some(header) = header::decode(&bytes, first)
+            && header.version > FORMAT_VERSION
+        {
+            return Err(EventError::Newer {
+                path: self.segment_path(first),
+                found: header.version,
+                supported: FORMAT_VERSION,
+            });
+        }
         let mut segment = Segment::empty(first);
         let mut walk = Walk::new(first, 0, &bytes, false);
         for event in walk.by_ref() {
@@ -171,7 +184,7 @@ impl Directory {
         }
         segment.bytes = walk.good_end();
         stock.segments.push(segment);
-        Some(walk.maybe_seen_after_end())
+        Ok(Some(walk.maybe_seen_after_end()))
     }
 }
 

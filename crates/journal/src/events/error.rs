@@ -14,6 +14,17 @@ pub enum EventError {
     #[error("the event store in {} is in use by another process; stop that one first", .path.display())]
     Locked { path: PathBuf },
 
+    #[error(
+        "event segment {} has format version {found}, this build reads up to {supported}; \
+         upgrade mainstay or remove the segment",
+        .path.display()
+    )]
+    Newer {
+        path: PathBuf,
+        found: u32,
+        supported: u32,
+    },
+
     #[error("cannot write an event to {}; nothing published before is affected", .path.display())]
     Write { path: PathBuf, source: io::Error },
 

@@ -12,6 +12,7 @@
 mod directory;
 mod error;
 mod event;
+mod header;
 mod history;
 mod record;
 mod retention;

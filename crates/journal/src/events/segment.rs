@@ -4,6 +4,7 @@
 //! that place, nor yield records out of order.
 
 use super::event::Event;
+use super::header;
 use super::record::{Decoded, MARKER, MIN_RECORD, Place, decode};
 use crate::io::as_u64;
 
@@ -29,12 +30,18 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(segment: u64, base: u64, bytes: &'a [u8], more_follows: bool) -> Self {
+        let header = if base == 0 {
+            header::decode(bytes, segment)
+        } else {
+            None
+        };
+        let begin = header.map_or(0, |header| header.len);
         Self {
             bytes,
             base,
             segment,
-            at: 0,
-            good_end: 0,
+            at: begin,
+            good_end: begin,
             floor: segment,
             more_follows,
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::directory::{Directory, Segment, Stock};
 use super::error::EventError;
 use super::event::EventId;
+use super::header;
 use super::record::{Place, encode};
 use crate::Timestamp;
 use crate::io::as_u64;
@@ -107,11 +108,16 @@ impl Writer {
             seq: self.next_seq,
             time: Timestamp::now(),
         };
+        self.buffer.clear();
+        // With the first event and not before: older builds would count a header that stands
+        // alone in a file as an event lost.
+        if self.offset == 0 {
+            header::encode(&mut self.buffer, self.segment, id.time);
+        }
         let place = Place {
             segment: self.segment,
-            offset: self.offset,
+            offset: self.offset + as_u64(self.buffer.len()),
         };
-        self.buffer.clear();
         encode(&mut self.buffer, place, id, kind, payload);
         // One system call unless the kernel takes only a part.
         if let Err(source) = self.file.write_all_at(&self.buffer, self.offset) {

@@ -9,6 +9,7 @@ mod event_follow;
 mod event_ids;
 mod event_model;
 mod event_retention;
+mod event_versions;
 mod fixtures;
 mod full_disk;
 mod log_crash;
