@@ -52,7 +52,7 @@ fn a_node_is_seen_live_and_keys_work() {
         rows[1].starts_with("cpu") && rows[1].contains('%')
     });
     top.press("\t");
-    top.wait_for("this node does not list its services");
+    top.wait_for("the node does not list its services");
     top.press("l");
     top.wait_for("logs");
     // The node's own log tells of this very program.
@@ -76,14 +76,14 @@ fn a_node_that_goes_away_is_lost_and_comes_back_by_itself() {
     top.wait_for("processes");
     top.wait_for("load");
     node.kill();
-    top.wait_for("lost since");
+    top.wait_for("lost for");
     top.wait_for("Connection refused");
     assert!(top.text().contains("COMMAND"), "the last readings stay");
     let node = node.into_builder().arg("--listen").arg(&listen).start();
-    top.wait_without("lost since");
+    top.wait_without("lost for");
     top.wait_for("load");
     drop(node);
-    top.wait_for("lost since");
+    top.wait_for("lost for");
     top.press("q");
     assert!(top.ended().success());
 }
@@ -301,7 +301,7 @@ fn many_nodes_are_a_line_each_and_one_that_goes_harms_no_other() {
     gone.kill();
     top.wait_until("one that is lost", |screen| {
         screen.contents().contains("1 lost")
-            && state(screen, &names[2], "lost since")
+            && state(screen, &names[2], "lost for")
             && state(screen, &names[0], " up ")
             && state(screen, &names[1], " up ")
     });
@@ -317,13 +317,13 @@ fn many_nodes_are_a_line_each_and_one_that_goes_harms_no_other() {
             pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
         })
     });
-    assert!(!top.text().contains("lost since"), "{}", top.text());
+    assert!(!top.text().contains("lost for"), "{}", top.text());
     top.press("\x1b[C");
     top.wait_for("node 3 of 3");
-    top.wait_for("lost since");
+    top.wait_for("lost for");
     let listen = gone.listen().to_string();
     let gone = gone.into_builder().arg("--listen").arg(listen).start();
-    top.wait_without("lost since");
+    top.wait_without("lost for");
     top.wait_for("load");
     top.press("\x1b");
     top.wait_for("3 nodes");

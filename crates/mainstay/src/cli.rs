@@ -1,14 +1,18 @@
-//! The command line as one table: help, man pages and completions are made from it.
+//! The command line, from which help, man pages and completions are generated.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use mainstay_client::Options;
+
 use crate::commands::{
     cat, cell, completion, config, containers, cp, df, dmesg, du, events, free, health, logs, ls,
     man, netstat, pki, ps, restart, run, serve, stats, top, version,
 };
+use crate::environment;
+use crate::failure::Exit;
 
 /// Operate Linux machines by API: one node or all of them, no SSH, no shell
 #[derive(Debug, Parser)]
@@ -19,14 +23,7 @@ use crate::commands::{
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Examples:\n  \
-        mainstay serve                          run a node\n  \
-        mainstay version                        ask the node of the current context\n  \
-        mainstay logs mainstay --tail 20 -f     follow the node's own log\n  \
-        mainstay events --since 1h -o json      what happened in the last hour\n  \
-        mainstay -n n1,n2,n3 ps --sort memory   the same of three nodes in one call\n\n\
-        Exit codes: 0 done, 1 failed, 2 bad usage, 3 node unreachable, 4 TLS or certificate,\n\
-        5 refused by role, 6 not found, 7 not served by the node, 8 some nodes failed, 9 timed out"
+    after_help = after_help()
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -35,7 +32,23 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Options of every command that talks to a node.
+fn after_help() -> String {
+    let codes = Exit::ALL.map(|exit| format!("{} {}", exit.code(), exit.summary()));
+    // Four codes per line keep to the width of a terminal.
+    let codes = codes.chunks(4).map(|line| line.join(", "));
+    format!(
+        "Examples:\n  \
+        mainstay serve                          run a node\n  \
+        mainstay version                        version of the node of the current context\n  \
+        mainstay logs mainstay --tail 20 -f     follow the log of the daemon\n  \
+        mainstay events --since 1h -o json      events of the last hour\n  \
+        mainstay -n n1,n2,n3 ps --sort memory   processes of three nodes in one call\n\n\
+        Exit codes:\n  {}",
+        codes.collect::<Vec<_>>().join(",\n  ")
+    )
+}
+
+/// Options of every command that calls a node.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
     /// Nodes to ask, through the endpoint; comma-separated or repeated
@@ -53,7 +66,7 @@ pub struct Global {
     pub endpoints: Vec<String>,
 
     /// Context of the client configuration to use, instead of its current one
-    #[arg(long, global = true, value_name = "NAME", env = "MAINSTAY_CONTEXT")]
+    #[arg(long, global = true, value_name = "NAME", env = environment::CONTEXT)]
     pub context: Option<String>,
 
     /// Client configuration file [default: ~/.config/mainstay/config.yaml, else the local node's]
@@ -61,7 +74,7 @@ pub struct Global {
         long = "client-config",
         global = true,
         value_name = "FILE",
-        env = "MAINSTAY_CONFIG"
+        env = environment::CONFIG
     )]
     pub client_config: Option<PathBuf>,
 
@@ -72,6 +85,20 @@ pub struct Global {
     /// How long to wait for a connection and for an answer (streams: for the connection only)
     #[arg(long, global = true, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
+}
+
+impl Global {
+    /// Returns the connection options of the client.
+    pub fn options(&self) -> Options {
+        Options {
+            config_file: self.client_config.clone(),
+            local_state: environment::local_state(),
+            context: self.context.clone(),
+            endpoints: self.endpoints.clone(),
+            nodes: self.nodes.clone(),
+            timeout: self.timeout,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

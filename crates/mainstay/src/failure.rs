@@ -1,80 +1,127 @@
-//! How a command fails: one clear line, and an exit code that scripts can tell apart.
+//! Failures of a command: one line on stderr and an exit code that scripts can rely on.
 
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use mainstay_api::common::Metadata;
-use mainstay_identity::tls::explain;
-use tonic::{Code, Status};
+use mainstay_client::{ErrorKind, NodeError, chain};
+use tonic::Status;
 
+/// Exit codes of the command. A number never changes its meaning; `docs/cli.md` lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
+    Success,
     Failed,
     Usage,
     Unreachable,
     Tls,
-    Refused,
+    PermissionDenied,
     NotFound,
-    NotServed,
-    /// Some nodes answered, others did not.
+    Unimplemented,
+    /// Some nodes answered, others failed.
     Partial,
     Timeout,
-    /// As a shell tells an end by SIGINT.
+    NotExecutable,
+    CommandNotFound,
+    /// SIGINT, with the number a shell uses.
     Interrupted,
-    /// As a shell tells an end by SIGTERM.
+    /// SIGTERM, with the number a shell uses.
     Terminated,
-    /// What a program ended with that was run on the node.
+    /// Exit code of the program that `mainstay run` ran.
     Program(u8),
 }
 
 impl Exit {
-    /// Documented in docs/cli.md; a number never changes its meaning.
+    /// Every exit code with a meaning of its own.
+    pub const ALL: [Self; 14] = [
+        Self::Success,
+        Self::Failed,
+        Self::Usage,
+        Self::Unreachable,
+        Self::Tls,
+        Self::PermissionDenied,
+        Self::NotFound,
+        Self::Unimplemented,
+        Self::Partial,
+        Self::Timeout,
+        Self::NotExecutable,
+        Self::CommandNotFound,
+        Self::Interrupted,
+        Self::Terminated,
+    ];
+
     pub fn code(self) -> u8 {
         match self {
+            Self::Success => 0,
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Unreachable => 3,
             Self::Tls => 4,
-            Self::Refused => 5,
+            Self::PermissionDenied => 5,
             Self::NotFound => 6,
-            Self::NotServed => 7,
+            Self::Unimplemented => 7,
             Self::Partial => 8,
             Self::Timeout => 9,
+            Self::NotExecutable => 126,
+            Self::CommandNotFound => 127,
             Self::Interrupted => 130,
             Self::Terminated => 143,
             Self::Program(code) => code,
         }
     }
 
-    /// What a call that ended with `code` means to a script.
-    pub fn of(code: Code) -> Self {
-        match code {
-            Code::InvalidArgument | Code::OutOfRange => Self::Usage,
-            Code::Unavailable => Self::Unreachable,
-            Code::PermissionDenied | Code::Unauthenticated => Self::Refused,
-            Code::NotFound => Self::NotFound,
-            Code::Unimplemented => Self::NotServed,
-            Code::DeadlineExceeded => Self::Timeout,
-            _ => Self::Failed,
+    /// Returns the meaning in two or three words, as `mainstay --help` shows it.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failed => "failure",
+            Self::Usage => "usage error",
+            Self::Unreachable => "node unreachable",
+            Self::Tls => "TLS or certificate error",
+            Self::PermissionDenied => "permission denied",
+            Self::NotFound => "not found",
+            Self::Unimplemented => "not served by the node",
+            Self::Partial => "some nodes failed",
+            Self::Timeout => "timeout",
+            Self::NotExecutable => "run: not executable",
+            Self::CommandNotFound => "run: command not found",
+            Self::Interrupted => "SIGINT",
+            Self::Terminated => "SIGTERM",
+            Self::Program(_) => "run: exit code of the program",
         }
     }
 }
 
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Failed => Self::Failed,
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::Unreachable => Self::Unreachable,
+            ErrorKind::Tls => Self::Tls,
+            ErrorKind::PermissionDenied => Self::PermissionDenied,
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::Unimplemented => Self::Unimplemented,
+            ErrorKind::Timeout => Self::Timeout,
+        }
+    }
+}
+
+/// The end of a command that did not succeed.
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
     pub message: String,
-    said: Said,
+    report: Report,
 }
 
-/// Whether there is still something to say.
+/// State of the message of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
-    No,
-    /// All of it has been told already.
-    Yes,
-    /// The reader of our output has gone: nothing to say, nothing wrong.
-    ToNobody,
+enum Report {
+    Pending,
+    /// Already on stderr.
+    Printed,
+    /// The reader of stdout closed it: no message, and success.
+    BrokenPipe,
 }
 
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -84,14 +131,14 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
-            said: Said::No,
+            report: Report::Pending,
         }
     }
 
-    /// Ends with this code; what there was to say has been said.
-    pub fn told(exit: Exit) -> Self {
+    /// Creates a failure whose messages are already on stderr.
+    pub fn printed(exit: Exit) -> Self {
         Self {
-            said: Said::Yes,
+            report: Report::Printed,
             ..Self::new(exit, "")
         }
     }
@@ -100,76 +147,79 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// What a node that was asked through another failed with.
-    pub fn of_node(told: &Metadata) -> Self {
-        let code = told
-            .status
-            .as_ref()
-            .map(|status| Code::from_i32(status.code));
-        Self::new(code.map_or(Exit::Failed, Exit::of), &told.error)
-    }
-
-    /// `error` with everything that caused it, on one line.
+    /// Creates a failure from an error and its causes.
     pub fn caused(exit: Exit, error: &dyn std::error::Error) -> Self {
         Self::new(exit, chain(error))
     }
 
+    /// Prints the message, unless that is done, and returns the exit code.
     pub fn report(&self) -> ExitCode {
-        match self.said {
-            Said::ToNobody => return ExitCode::SUCCESS,
-            Said::Yes => {}
-            Said::No => tell(&self.message),
+        match self.report {
+            Report::BrokenPipe => return ExitCode::from(Exit::Success.code()),
+            Report::Printed => {}
+            Report::Pending => print_error(&self.message),
         }
         ExitCode::from(self.exit.code())
     }
 }
 
-/// Something that failed, though the command goes on with the rest.
-pub fn tell(message: &str) {
-    say("error", AnsiColor::Red, message);
+/// Prints an error to stderr.
+pub fn print_error(message: &str) {
+    print_labelled("error", AnsiColor::Red, message);
 }
 
-/// Something the user should know, though the command goes on.
+/// Prints a warning to stderr.
 pub fn warn(message: &str) {
-    say("warning", AnsiColor::Yellow, message);
+    print_labelled("warning", AnsiColor::Yellow, message);
 }
 
-fn say(label: &str, colour: AnsiColor, message: &str) {
+fn print_labelled(label: &str, colour: AnsiColor, message: &str) {
     let style = Style::new().bold().fg_color(Some(colour.into()));
     anstream::eprintln!("{style}{label}:{style:#} {message}");
 }
 
-/// An error and its sources, joined by colons, without saying anything twice.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let more = source.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
+/// Returns the remedy for an error in terms of the command line.
+fn remedy(error: &mainstay_client::Error) -> Option<&'static str> {
+    use mainstay_client::Error;
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    match error {
+        Error::NoEndpoints(_) => Some("name one with -e HOST or add it with mainstay config add"),
+        Error::NoCa(_) => Some("add one with mainstay config add --ca FILE"),
+        Error::Connect { source, .. } if matches!(source.kind(), ConnectionRefused | NotFound) => {
+            Some("is mainstay serving there?")
         }
-        next = source.source();
+        Error::Timeout(_) | Error::ConnectTimeout { .. } => Some("--timeout TIME waits longer"),
+        _ => None,
     }
-    text
+}
+
+impl From<mainstay_client::Error> for Failure {
+    fn from(error: mainstay_client::Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&mainstay_client::Error> for Failure {
+    fn from(error: &mainstay_client::Error) -> Self {
+        let mut message = chain(error);
+        if let Some(remedy) = remedy(error) {
+            message = format!("{message}; {remedy}");
+        }
+        Self::new(error.kind().into(), message)
+    }
+}
+
+impl From<NodeError> for Failure {
+    fn from(failed: NodeError) -> Self {
+        let failure = Self::from(&failed.error);
+        let message = format!("node {}: {}", failed.node, failure.message);
+        Self::new(failure.exit, message)
+    }
 }
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        if let Some(why) = explain(&status) {
-            return Self::new(Exit::Tls, why);
-        }
-        // The node never answered: the words are those of the libraries below, the cause is last.
-        if let Some(lost) = std::error::Error::source(&status) {
-            let why = chain(lost);
-            let message = format!("the connection to the node was lost: {why}");
-            return Self::new(Exit::Unreachable, message);
-        }
-        let exit = Exit::of(status.code());
-        let message = match status.message() {
-            "" => format!("the node answered {:?}", status.code()),
-            text => text.to_owned(),
-        };
-        Self::new(exit, message)
+        mainstay_client::Error::from(status).into()
     }
 }
 
@@ -181,12 +231,12 @@ impl From<mainstay_identity::PkiError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        let said = match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Said::ToNobody,
-            _ => Said::No,
+        let report = match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Report::BrokenPipe,
+            _ => Report::Pending,
         };
         Self {
-            said,
+            report,
             ..Self::new(Exit::Failed, error.to_string())
         }
     }

@@ -2,19 +2,20 @@
 
 mod build_info;
 mod cli;
-mod client;
 mod commands;
+mod connection;
+mod environment;
 mod failure;
 mod output;
-mod top;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use failure::Exit;
 
 fn main() -> ExitCode {
-    // Not a command for people: what the daemon starts itself as, to fork the first processes of
-    // cells from. Before anything else, because each of them has a copy of what is there by then.
+    // The daemon re-executes itself as the zygote that forks shims. Before anything else, because
+    // every shim inherits a copy of the memory.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|word| word == "shim")
@@ -27,9 +28,13 @@ fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no failure; clap knows where each kind belongs.
+            // Help and version are printed to stdout and succeed.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            let exit = match error.use_stderr() {
+                true => Exit::Usage,
+                false => Exit::Success,
+            };
+            return ExitCode::from(exit.code());
         }
     };
     match commands::run(cli) {

@@ -7,9 +7,10 @@ use mainstay_identity::{CertificateInfo, ClientConfig, Context, PrivateKeyPem, R
 use serde_json::{Value, json};
 
 use crate::cli::{Format, Global};
-use crate::client::{config_path, load, writable_config_path};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Table};
+use crate::output;
+use mainstay_client::format::Table;
+use mainstay_client::{config_path, load_config, user_config_path};
 
 /// Manage the contexts of the client configuration
 #[derive(Debug, Subcommand)]
@@ -127,7 +128,7 @@ fn add(global: &Global, name: String, context: Context) -> Outcome {
 }
 
 fn merge(global: &Global, file: &Path) -> Outcome {
-    let other = load(file)?;
+    let other = load_config(file)?;
     let count = other.contexts.len();
     change(global, |config| {
         let chosen = other.context.clone();
@@ -146,6 +147,14 @@ fn merge(global: &Global, file: &Path) -> Outcome {
     })
 }
 
+/// Returns the file that `mainstay config` changes; never the local node's own.
+fn writable_config_path(global: &Global) -> Outcome<PathBuf> {
+    let path = global.client_config.clone();
+    path.or_else(user_config_path).ok_or_else(|| {
+        Failure::usage("the home directory is unknown; name the file with --client-config FILE")
+    })
+}
+
 /// Changes the user's own file, which need not exist yet.
 fn change(
     global: &Global,
@@ -155,7 +164,7 @@ fn change(
 ) -> Outcome {
     let path = writable_config_path(global)?;
     let mut config = if path.exists() {
-        load(&path)?
+        load_config(&path)?
     } else {
         ClientConfig::default()
     };
@@ -171,7 +180,7 @@ fn change(
 }
 
 fn list(global: &Global) -> Outcome {
-    let config = load(&config_path(global)?)?;
+    let config = load_config(&config_path(&global.options())?)?;
     match global.output {
         Format::Table => {
             let mut table =
@@ -195,14 +204,14 @@ fn list(global: &Global) -> Outcome {
                 .iter()
                 .map(|(name, context)| Facts::of(context).value(name, *name == config.context))
                 .collect();
-            output::document(format, &Value::from(contexts))
+            output::print_document(format, &Value::from(contexts))
         }
     }
 }
 
 fn info(global: &Global, name: Option<&str>) -> Outcome {
-    let path = config_path(global)?;
-    let config = load(&path)?;
+    let path = config_path(&global.options())?;
+    let config = load_config(&path)?;
     let (name, context) = config
         .get(name)
         .map_err(|error| Failure::caused(Exit::NotFound, &error))?;
@@ -218,7 +227,7 @@ fn info(global: &Global, name: Option<&str>) -> Outcome {
             facts.serial,
             facts.expires.as_deref().unwrap_or("-"),
         )),
-        format => output::document(format, &facts.value(name, name == config.context)),
+        format => output::print_document(format, &facts.value(name, name == config.context)),
     }
 }
 

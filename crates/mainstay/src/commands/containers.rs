@@ -6,9 +6,10 @@ use mainstay_api::os::{Container, ContainersRequest};
 
 use super::connect;
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
-use crate::output::{self, Table};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::Table;
 
 /// The namespace of containerd that Kubernetes uses.
 pub(super) const KUBERNETES: &str = "k8s.io";
@@ -65,15 +66,15 @@ impl Containers {
             driver: self.scope.driver(),
         };
         let answers = client
-            .ask(request, |mut machine, request| async move {
+            .call_all(request, |mut machine, request| async move {
                 machine.containers(request).await
             })
             .await?;
         match global.output {
             Format::Table => output::print(&table(answers))?,
-            format => output::per_node(format, "os.Container", &answers)?,
+            format => output::print_answers(format, "os.Container", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 }
 

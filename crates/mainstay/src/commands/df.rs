@@ -5,9 +5,10 @@ use mainstay_api::machine::Mounts;
 
 use super::connect;
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
-use crate::output::{self, Table, percent, size};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::{Table, percent, size};
 
 /// Show what is mounted on the node and how full it is
 #[derive(Debug, Args)]
@@ -28,7 +29,7 @@ impl Df {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let mut answers = client
-            .ask((), |mut machine, request| async move {
+            .call_all((), |mut machine, request| async move {
                 machine.mounts(request).await
             })
             .await?;
@@ -40,9 +41,9 @@ impl Df {
         }
         match global.output {
             Format::Table => output::print(&table(answers))?,
-            format => output::per_node(format, "machine.Mounts", &answers)?,
+            format => output::print_answers(format, "machine.Mounts", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 }
 

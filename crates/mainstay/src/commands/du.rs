@@ -7,7 +7,7 @@ use super::connect;
 use super::streams::print_entries;
 use crate::cli::Global;
 use crate::failure::Outcome;
-use crate::output::{parse_size, printable, size};
+use mainstay_client::format::{parse_size, printable, size};
 
 /// Show what directories of the node take on disk
 ///

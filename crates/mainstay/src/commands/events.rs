@@ -4,6 +4,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::event;
 use mainstay_api::machine::{Event, EventsRequest, ServiceStateEvent};
+use mainstay_client::format::{json_of_bytes, local_time};
 use mainstay_journal::EventId;
 use serde_json::{Value, json};
 
@@ -45,21 +46,21 @@ impl Events {
         let mut stream = client.within(machine.events(request)).await?.into_inner();
         while let Some(event) = stream.next().await {
             let event = event?;
-            client.heed(event.metadata.as_ref());
+            client.report(event.metadata.as_ref());
             let node = client.node_name(event.metadata.as_ref());
             // The empty event that opens a stream with history is only a sign of life.
             let Some(shown) = Shown::read(&event) else {
                 continue;
             };
             match global.output {
-                Format::Table if client.asks_many() => {
+                Format::Table if client.has_many_nodes() => {
                     output::print(&format!("{node}: {}\n", shown.line()))?;
                 }
                 Format::Table => output::print(&format!("{}\n", shown.line()))?,
-                format => output::stream_item(format, &shown.value(&node))?,
+                format => output::print_item(format, &shown.value(&node))?,
             }
         }
-        client.outcome()
+        client.finish()
     }
 
     fn request(&self) -> EventsRequest {
@@ -93,7 +94,7 @@ impl Shown {
     fn read(wire: &Event) -> Option<Self> {
         let packed = wire.data.as_ref()?;
         let kind = event::kind(packed).unwrap_or(&packed.type_url).to_owned();
-        let data = output::value_of_bytes(&kind, &packed.value);
+        let data = json_of_bytes(&kind, &packed.value);
         let what = match event::unpack::<ServiceStateEvent>(packed) {
             Ok(state) => {
                 format!(
@@ -120,7 +121,7 @@ impl Shown {
     }
 
     fn line(&self) -> String {
-        let time = self.time.map_or_else(|| "-".to_owned(), output::local_time);
+        let time = self.time.map_or_else(|| "-".to_owned(), local_time);
         let kind = self.kind.rsplit('.').next().unwrap_or(&self.kind);
         format!("{time}  {kind:<18} {}", self.what)
     }

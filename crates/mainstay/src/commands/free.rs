@@ -5,9 +5,10 @@ use mainstay_api::os::Memory;
 
 use super::connect;
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
-use crate::output::{self, Table, size};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::{Table, size};
 
 /// Show the memory of the node
 #[derive(Debug, Args)]
@@ -23,15 +24,15 @@ impl Free {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let answers = client
-            .ask((), |mut machine, request| async move {
+            .call_all((), |mut machine, request| async move {
                 machine.memory(request).await
             })
             .await?;
         match global.output {
             Format::Table => output::print(&table(&answers))?,
-            format => output::per_node(format, "os.Memory", &answers)?,
+            format => output::print_answers(format, "os.Memory", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 }
 

@@ -9,9 +9,10 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::connect;
 use crate::cli::{Format, Global};
-use crate::client::Client;
+use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Table};
+use crate::output;
+use mainstay_client::format::Table;
 
 /// Ask whether the node, or one of its services, is serving
 ///
@@ -42,12 +43,12 @@ impl Health {
             // Without -n there is one node, and no need for a list.
             format if client.nodes().is_empty() => {
                 for row in &rows {
-                    output::document(format, row)?;
+                    output::print_document(format, row)?;
                 }
             }
-            format => output::document(format, &json!(rows))?,
+            format => output::print_document(format, &json!(rows))?,
         }
-        client.outcome()?;
+        client.finish()?;
         match statuses
             .iter()
             .find(|(_, status)| *status != ServingStatus::Serving)
@@ -62,7 +63,7 @@ impl Health {
 }
 
 /// The answers of all nodes that gave one.
-async fn ask(client: &Client, service: &str) -> Outcome<Vec<(String, ServingStatus)>> {
+async fn ask(client: &Connection, service: &str) -> Outcome<Vec<(String, ServingStatus)>> {
     let question = HealthCheckRequest {
         service: service.to_owned(),
     };
@@ -71,7 +72,7 @@ async fn ask(client: &Client, service: &str) -> Outcome<Vec<(String, ServingStat
         _ => status,
     };
     let answers = client
-        .ask_each(client.timeout(), &question, |request| {
+        .call_each(client.timeout(), &question, |request| {
             let mut health = HealthClient::new(client.channel());
             async move { health.check(request).await.map_err(explain) }
         })

@@ -9,7 +9,8 @@ use super::containers::KUBERNETES;
 use super::streams::print_text;
 use crate::cli::Global;
 use crate::failure::Outcome;
-use crate::output::{self, moment};
+use mainstay_client::format::parse_time;
+use mainstay_client::format::wire_time;
 
 /// Show a log: the node's own (`mainstay`), its `audit` log, or that of a container
 #[derive(Debug, Args)]
@@ -34,11 +35,11 @@ pub struct Logs {
     tail: Option<i32>,
 
     /// Only lines from this time on: RFC 3339, or how long ago (10m, 2h, 1day)
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<jiff::Timestamp>,
 
     /// Only lines up to this time
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<jiff::Timestamp>,
 
     /// The namespace the log belongs to: `system` for the node's own, or one of containerd
@@ -69,8 +70,8 @@ impl Logs {
             previous: self.previous,
             follow: self.follow,
             tail_lines: self.tail.unwrap_or(-1),
-            since: self.since.map(output::wire_time),
-            until: self.until.map(output::wire_time),
+            since: self.since.map(wire_time),
+            until: self.until.map(wire_time),
         };
         let mut machine = client.machine();
         let stream = client

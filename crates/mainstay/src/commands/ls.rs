@@ -7,7 +7,8 @@ use super::connect;
 use super::streams::print_entries;
 use crate::cli::Global;
 use crate::failure::Outcome;
-use crate::output::{self, printable};
+use mainstay_client::format::local_time;
+use mainstay_client::format::printable;
 
 /// List files of the node
 #[derive(Debug, Args)]
@@ -66,8 +67,8 @@ impl Ls {
 
 /// `drwxr-xr-x     0     0      4096 2026-11-15 20:34:50 name -> target`
 fn long(info: &FileInfo) -> String {
-    let time = jiff::Timestamp::from_second(info.modified)
-        .map_or_else(|_| "-".to_owned(), output::local_time);
+    let time =
+        jiff::Timestamp::from_second(info.modified).map_or_else(|_| "-".to_owned(), local_time);
     let time = time.split('.').next().unwrap_or_default();
     let link = if info.link.is_empty() {
         String::new()

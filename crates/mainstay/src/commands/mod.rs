@@ -27,7 +27,7 @@ pub mod top;
 pub mod version;
 
 use crate::cli::{Cli, Command, Global};
-use crate::client::Client;
+use crate::connection::Connection;
 use crate::failure::Outcome;
 
 pub fn run(cli: Cli) -> Outcome {
@@ -87,6 +87,6 @@ fn watch(work: impl Future<Output = Outcome>) -> Outcome {
         .block_on(work)
 }
 
-async fn connect(global: &Global) -> Outcome<Client> {
-    Client::connect(global).await
+async fn connect(global: &Global) -> Outcome<Connection> {
+    Connection::open(global).await
 }

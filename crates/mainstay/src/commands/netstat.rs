@@ -7,9 +7,10 @@ use mainstay_api::machine::{ConnectRecord, NetstatRequest};
 
 use super::connect;
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
-use crate::output::{self, Table};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::Table;
 
 /// List the network sockets of the node
 ///
@@ -82,7 +83,7 @@ impl Netstat {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let answers = client
-            .ask(self.request(), |mut machine, request| async move {
+            .call_all(self.request(), |mut machine, request| async move {
                 machine.netstat(request).await
             })
             .await?;
@@ -96,9 +97,9 @@ impl Netstat {
                 }
                 output::print(&table.to_string())?;
             }
-            format => output::per_node(format, "machine.Netstat", &answers)?,
+            format => output::print_answers(format, "machine.Netstat", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 
     fn request(&self) -> NetstatRequest {

@@ -8,9 +8,11 @@ use mainstay_api::os::{Process, ProcessInfo};
 
 use super::connect;
 use crate::cli::{Format, Global};
-use crate::client::{Answer, Client};
+use crate::connection::Connection;
 use crate::failure::{Exit, Outcome};
-use crate::output::{self, Table, size};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::{Table, cpu_time, size};
 
 /// List the processes of the node
 #[derive(Debug, Args)]
@@ -68,9 +70,9 @@ impl Ps {
         }
     }
 
-    async fn show(&self, client: &Client, global: &Global) -> Outcome {
+    async fn show(&self, client: &Connection, global: &Global) -> Outcome {
         let mut answers = client
-            .ask((), |mut machine, request| async move {
+            .call_all((), |mut machine, request| async move {
                 machine.processes(request).await
             })
             .await?;
@@ -79,9 +81,9 @@ impl Ps {
         }
         match global.output {
             Format::Table => output::print(&table(&answers))?,
-            format => output::per_node(format, "os.Process", &answers)?,
+            format => output::print_answers(format, "os.Process", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 
     fn arrange(&self, processes: &mut Vec<ProcessInfo>) {
@@ -127,10 +129,4 @@ fn table(answers: &[Answer<Process>]) -> String {
         }
     }
     table.to_string()
-}
-
-/// `1:02.5`, as `ps` and `top` show it.
-pub(super) fn cpu_time(seconds: f64) -> String {
-    let minutes = (seconds / 60.0).floor();
-    format!("{minutes}:{:04.1}", seconds - minutes * 60.0)
 }

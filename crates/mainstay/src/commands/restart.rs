@@ -8,9 +8,9 @@ use mainstay_api::os::RestartRequest;
 use super::connect;
 use super::containers::{KUBERNETES, Scope};
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
 use crate::output;
+use mainstay_client::Answer;
 
 /// The namespace of the node's own workloads.
 const OWN: &str = "mainstay";
@@ -44,7 +44,7 @@ impl Restart {
         };
         let bound = global.timeout.max(MOST_PATIENCE);
         let answers = client
-            .ask_within(bound, request, |mut machine, request| async move {
+            .call_all_within(bound, request, |mut machine, request| async move {
                 machine.restart(request).await
             })
             .await?;
@@ -53,9 +53,9 @@ impl Restart {
                 output::print(&format!("{node}: {}\n", self.done()))?;
             }
         } else {
-            output::per_node(global.output, "os.Restart", &answers)?;
+            output::print_answers(global.output, "os.Restart", &answers)?;
         }
-        client.outcome()
+        client.finish()
     }
 
     fn done(&self) -> String {

@@ -8,6 +8,7 @@ use mainstay_daemon::config::{CertificateName, LogLevel, PodsAddress, Span};
 use mainstay_daemon::{Config, Overrides, Ready};
 
 use crate::build_info::build;
+use crate::environment;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
 
@@ -30,7 +31,7 @@ pub struct Serve {
 
     /// Where the node keeps everything [default: /var/lib/mainstay, or
     /// $XDG_STATE_HOME/mainstay for an ordinary user]
-    #[arg(long, value_name = "DIR", env = "MAINSTAY_STATE")]
+    #[arg(long, value_name = "DIR", env = environment::STATE)]
     state: Option<PathBuf>,
 
     /// Address of the API, with TLS [default: 127.0.0.1:50000]

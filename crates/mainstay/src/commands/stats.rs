@@ -7,11 +7,11 @@ use mainstay_api::os::{Stats as NodeStats, StatsRequest};
 
 use super::connect;
 use super::containers::Scope;
-use super::ps::cpu_time;
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
-use crate::output::{self, Table, size};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::{Table, cpu_time, size};
 
 /// Show the memory and processor time that containers use
 #[derive(Debug, Args)]
@@ -34,15 +34,15 @@ impl Stats {
             driver: self.scope.driver(),
         };
         let answers = client
-            .ask(request, |mut machine, request| async move {
+            .call_all(request, |mut machine, request| async move {
                 machine.stats(request).await
             })
             .await?;
         match global.output {
             Format::Table => output::print(&table(answers))?,
-            format => output::per_node(format, "os.Stats", &answers)?,
+            format => output::print_answers(format, "os.Stats", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 }
 

@@ -10,27 +10,29 @@ use serde_json::json;
 use tonic::Streaming;
 
 use crate::cli::Format;
-use crate::client::Client;
+use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome, warn};
-use crate::output::{self, NodeLines, printable};
+use crate::output::{self, NodeLines};
+use mainstay_client::format::printable;
+use mainstay_client::format::to_json;
 
 /// Bytes that are text, to the end of the stream.
 pub(super) async fn print_text(
-    client: &Client,
+    client: &Connection,
     format: Format,
     mut stream: Streaming<Data>,
 ) -> Outcome {
-    let mut lines = NodeLines::new(format, client.asks_many());
+    let mut lines = NodeLines::new(format, client.has_many_nodes());
     let mut out = std::io::stdout().lock();
     while let Some(data) = stream.next().await {
         let data = data?;
-        client.heed(data.metadata.as_ref());
+        client.report(data.metadata.as_ref());
         let node = client.node_name(data.metadata.as_ref());
         lines.write(&mut out, &node, &data.bytes)?;
         out.flush()?;
     }
     lines.finish(&mut out)?;
-    client.outcome()
+    client.finish()
 }
 
 /// One entry of a tree, which may be one that could not be read.
@@ -61,7 +63,7 @@ entries!(FileInfo, DiskUsageInfo);
 
 /// Entries to the end of the stream: `line` is how people see one, if they do.
 pub(super) async fn print_entries<E: Entry>(
-    client: &Client,
+    client: &Connection,
     format: Format,
     mut stream: Streaming<E>,
     line: impl Fn(&E) -> Option<String>,
@@ -71,11 +73,11 @@ pub(super) async fn print_entries<E: Entry>(
     let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     while let Some(entry) = stream.next().await {
         let entry = entry?;
-        if client.heed(entry.metadata()) {
+        if client.report(entry.metadata()) {
             continue;
         }
         let node = client.node_name(entry.metadata());
-        let before = client.before_line(&node);
+        let before = client.line_prefix(&node);
         if !entry.error().is_empty() {
             let path = printable(entry.path());
             warn(&format!("{before}{path}: {}", entry.error()));
@@ -88,15 +90,15 @@ pub(super) async fn print_entries<E: Entry>(
                 None => continue,
             },
             format => {
-                let mut value = output::value(&E::full_name(), &entry);
+                let mut value = to_json(&E::full_name(), &entry);
                 value["node"] = json!(node);
-                output::stream_text(format, &value)?
+                output::item(format, &value)?
             }
         };
         out.write_all(text.as_bytes())?;
     }
     out.flush()?;
-    client.outcome()?;
+    client.finish()?;
     match failed {
         0 => Ok(()),
         failed => Err(Failure::new(

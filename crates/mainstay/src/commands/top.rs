@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
+use mainstay_client::chain;
 
 use crate::cli::{Format, Global};
-use crate::failure::{Failure, Outcome};
-use crate::top;
+use crate::failure::{Exit, Failure, Outcome, print_error, warn};
+use crate::output;
 
 /// Watch nodes live: processors, memory, disks, network, processes, services, logs
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ pub struct Top {
 impl Top {
     pub async fn run(self, global: &Global) -> Outcome {
         if self.once {
-            return top::once(global, self.interval).await;
+            return once(global, self.interval).await;
         }
         if global.output != Format::Table {
             return Err(Failure::usage(
@@ -49,7 +50,34 @@ impl Top {
                  snapshot",
             ));
         }
-        top::live(global, self.interval).await
+        Ok(mainstay_top::run(&global.options(), self.interval, warn).await?)
+    }
+}
+
+async fn once(global: &Global, interval: Duration) -> Outcome {
+    let snapshot = mainstay_top::snapshot(&global.options(), interval, warn).await?;
+    match global.output {
+        Format::Table => output::print(&snapshot.text())?,
+        format => output::print_document(format, &snapshot.json())?,
+    }
+    let mut outcome = Ok(());
+    for (node, reason) in snapshot.lost() {
+        print_error(&format!("node {node}: {reason}"));
+        outcome = Err(Failure::printed(Exit::Partial));
+    }
+    outcome
+}
+
+impl From<mainstay_top::Error> for Failure {
+    fn from(error: mainstay_top::Error) -> Self {
+        match &error {
+            mainstay_top::Error::Client(error) => Self::from(&**error),
+            mainstay_top::Error::Terminal(_) => Self::new(
+                Exit::Failed,
+                format!("{}; mainstay top --once needs no terminal", chain(&error)),
+            ),
+            mainstay_top::Error::Io(_) => Self::caused(Exit::Failed, &error),
+        }
     }
 }
 

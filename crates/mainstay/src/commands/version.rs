@@ -7,9 +7,11 @@ use serde_json::json;
 use super::connect;
 use crate::build_info::build;
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
-use crate::output::{self, Table};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::Table;
+use mainstay_client::format::to_json;
 
 /// Show the version of this command and of the node
 #[derive(Debug, Args)]
@@ -39,11 +41,11 @@ impl Version {
         } else {
             let client = connect(global).await?;
             let servers = client
-                .ask((), |mut machine, request| async move {
+                .call_all((), |mut machine, request| async move {
                     machine.version(request).await
                 })
                 .await?;
-            outcome = client.outcome();
+            outcome = client.finish();
             servers
         };
         match global.output {
@@ -52,7 +54,7 @@ impl Version {
                 let servers: Vec<_> = servers
                     .iter()
                     .map(|Answer { node, message }| {
-                        let mut value = output::value("machine.Version", message);
+                        let mut value = to_json("machine.Version", message);
                         value["node"] = json!(node);
                         value
                     })
@@ -61,7 +63,7 @@ impl Version {
                 if !self.client {
                     all["server"] = json!(servers);
                 }
-                output::document(format, &all)?;
+                output::print_document(format, &all)?;
             }
         }
         outcome

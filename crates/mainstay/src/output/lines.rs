@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde_json::json;
 
-use super::stream_text;
+use super::item;
 use crate::cli::Format;
 use crate::failure::Outcome;
 
@@ -67,8 +67,8 @@ impl NodeLines {
             }
             format => {
                 let line = String::from_utf8_lossy(line);
-                let item = stream_text(format, &json!({ "node": node, "line": line }))?;
-                out.write_all(item.as_bytes())?;
+                let text = item(format, &json!({ "node": node, "line": line }))?;
+                out.write_all(text.as_bytes())?;
             }
         }
         Ok(())

@@ -31,7 +31,7 @@ impl Allocate {
             cell: Some(self.limits.cell(&self.cell)),
         };
         let answers = client
-            .ask_each(client.timeout(), &request, |request| {
+            .call_each(client.timeout(), &request, |request| {
                 let mut cells = client.cells();
                 async move { cells.allocate(request).await }
             })
@@ -42,8 +42,8 @@ impl Allocate {
                 output::print(&format!("{}: cell {cell:?} allocated\n", answer.node))?;
             }
         } else {
-            output::per_node(global.output, "runtime.AllocateCellResponse", &answers)?;
+            output::print_answers(global.output, "runtime.AllocateCellResponse", &answers)?;
         }
-        client.outcome()
+        client.finish()
     }
 }

@@ -30,7 +30,7 @@ impl Free {
             let request = FreeCellRequest {
                 cell_name: cell.clone(),
             };
-            let answers = client.ask_each(bound, &request, |request| {
+            let answers = client.call_each(bound, &request, |request| {
                 let mut cells = client.cells();
                 async move { cells.free(request).await }
             });
@@ -41,7 +41,7 @@ impl Free {
                     }
                     freed.push(json!({ "node": answer.node, "cell": cell }));
                 }
-                client.outcome()
+                client.finish()
             });
             // One that cannot be freed is no reason to keep the others.
             if let Err(failure) = outcome
@@ -51,7 +51,7 @@ impl Free {
             }
         }
         if global.output != Format::Table {
-            output::document(global.output, &json!(freed))?;
+            output::print_document(global.output, &json!(freed))?;
         }
         failed.map_or(Ok(()), Err)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use mainstay_api::runtime::{Cell, CellLimits, IoLimit, Namespace};
 
-use crate::output::parse_size;
+use mainstay_client::format::parse_size;
 
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "The cell")]

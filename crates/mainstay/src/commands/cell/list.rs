@@ -11,9 +11,10 @@ use mainstay_api::runtime::{
 use super::connect;
 use super::stop::signal_name;
 use crate::cli::{Format, Global};
-use crate::client::Answer;
 use crate::failure::Outcome;
-use crate::output::{self, Table, span};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::{Table, duration};
 
 /// List cells and what runs in them or has run there
 #[derive(Debug, Args)]
@@ -39,16 +40,16 @@ impl List {
             cell_name: self.cell.unwrap_or_default(),
         };
         let answers = client
-            .ask_each(client.timeout(), &request, |request| {
+            .call_each(client.timeout(), &request, |request| {
                 let mut cells = client.cells();
                 async move { cells.list(request).await }
             })
             .await?;
         match global.output {
             Format::Table => output::print(&table(answers, Timestamp::now()))?,
-            format => output::per_node(format, "runtime.ListCellsResponse", &answers)?,
+            format => output::print_answers(format, "runtime.ListCellsResponse", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 }
 
@@ -136,7 +137,7 @@ fn age(since: Option<&prost_types::Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "-".to_owned(),
         // A clock that is ahead of ours makes nothing older than it is.
-        |since| span(Duration::try_from(now.duration_since(since)).unwrap_or_default()),
+        |since| duration(Duration::try_from(now.duration_since(since)).unwrap_or_default()),
     )
 }
 

@@ -7,7 +7,7 @@ use super::{NAMESPACE, connect, executable};
 use crate::cli::Global;
 use crate::commands::streams::print_text;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{moment, wire_time};
+use mainstay_client::format::{parse_time, wire_time};
 
 /// Show what an executable of a cell has written, to both of its outputs
 #[derive(Debug, Args)]
@@ -30,11 +30,11 @@ pub struct Logs {
     tail: Option<i32>,
 
     /// Only lines from this time on: RFC 3339, or how long ago (10m, 2h, 1day)
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<jiff::Timestamp>,
 
     /// Only lines up to this time
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<jiff::Timestamp>,
 }
 

@@ -17,7 +17,7 @@ use mainstay_api::runtime::{CellStatus, ExecutableStatus, ListCellsRequest};
 
 use super::connect;
 use crate::cli::Global;
-use crate::client::Client;
+use crate::connection::Connection;
 use crate::failure::Outcome;
 
 /// What the node calls everything it runs itself, among the namespaces of other runtimes.
@@ -65,12 +65,12 @@ impl Cell {
 
 /// The executable of that name, as the node tells it now.
 pub(super) async fn executable(
-    client: &Client,
+    client: &Connection,
     node: Option<&str>,
     cell: &str,
     name: &str,
 ) -> Outcome<Option<ExecutableStatus>> {
-    let request = crate::client::passed_on(
+    let request = mainstay_client::request_to_node(
         node,
         ListCellsRequest {
             cell_name: cell.to_owned(),

@@ -46,7 +46,7 @@ impl Start {
             executable: Some(executable),
         };
         let answers = client
-            .ask_each(client.timeout(), &request, |request| {
+            .call_each(client.timeout(), &request, |request| {
                 let mut cells = client.cells();
                 async move { cells.start(request).await }
             })
@@ -59,8 +59,8 @@ impl Start {
                 ))?;
             }
         } else {
-            output::per_node(global.output, "runtime.StartCellResponse", &answers)?;
+            output::print_answers(global.output, "runtime.StartCellResponse", &answers)?;
         }
-        client.outcome()
+        client.finish()
     }
 }

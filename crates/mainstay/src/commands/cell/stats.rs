@@ -7,10 +7,10 @@ use mainstay_api::os::{Stats as NodeStats, StatsRequest};
 
 use super::{NAMESPACE, connect};
 use crate::cli::{Format, Global};
-use crate::client::Answer;
-use crate::commands::ps::cpu_time;
 use crate::failure::Outcome;
-use crate::output::{self, Table, size};
+use crate::output;
+use mainstay_client::Answer;
+use mainstay_client::format::{Table, cpu_time, size};
 
 /// Show the memory and processor time that what runs in cells uses
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ impl Stats {
             ..StatsRequest::default()
         };
         let mut answers = client
-            .ask(request, |mut machine, request| async move {
+            .call_all(request, |mut machine, request| async move {
                 machine.stats(request).await
             })
             .await?;
@@ -45,9 +45,9 @@ impl Stats {
         }
         match global.output {
             Format::Table => output::print(&table(answers))?,
-            format => output::per_node(format, "os.Stats", &answers)?,
+            format => output::print_answers(format, "os.Stats", &answers)?,
         }
-        client.outcome()
+        client.finish()
     }
 }
 

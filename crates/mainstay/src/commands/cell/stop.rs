@@ -40,7 +40,7 @@ impl Stop {
         let name = self.name.as_deref().unwrap_or_default();
         let request = request(&self.cell, name, self.signal, self.grace);
         let answers = client
-            .ask_each(bound, &request, |request| {
+            .call_each(bound, &request, |request| {
                 let mut cells = client.cells();
                 async move { cells.stop(request).await }
             })
@@ -55,9 +55,9 @@ impl Stop {
                 output::print(&format!("{}: {what} stopped\n", answer.node))?;
             }
         } else {
-            output::per_node(global.output, "runtime.StopCellResponse", &answers)?;
+            output::print_answers(global.output, "runtime.StopCellResponse", &answers)?;
         }
-        client.outcome()
+        client.finish()
     }
 }
 

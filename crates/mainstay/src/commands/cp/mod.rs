@@ -16,7 +16,7 @@ use tonic::Streaming;
 
 use super::connect;
 use crate::cli::Global;
-use crate::client::Client;
+use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome, warn};
 use interrupts::Interrupts;
 use targets::Targets;
@@ -75,7 +75,7 @@ impl Cp {
 
 /// Copies to the end, and fails at the end when something was left out.
 async fn copy(
-    client: &Client,
+    client: &Connection,
     stream: &mut Streaming<Data>,
     targets: &mut Targets,
     progress: &ProgressBar,
@@ -86,11 +86,11 @@ async fn copy(
         let node = client.node_name(data.metadata.as_ref());
         if let Some(metadata) = data.metadata.as_ref().filter(|m| !m.error.is_empty()) {
             if metadata.status.is_some() {
-                progress.suspend(|| client.heed(Some(metadata)));
+                progress.suspend(|| client.report(Some(metadata)));
                 targets.give_up(&node).await;
                 continue;
             }
-            let before = client.before_line(&node);
+            let before = client.line_prefix(&node);
             progress.suspend(|| warn(&format!("{before}left out: {}", metadata.error)));
             left_out = true;
         }
@@ -103,7 +103,7 @@ async fn copy(
         }
     }
     targets.finish().await?;
-    client.outcome()?;
+    client.finish()?;
     if left_out {
         return Err(Failure::new(Exit::Failed, "not everything could be copied"));
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::target::Target;
-use crate::client::Client;
+use crate::connection::Connection;
 use crate::failure::{Failure, Outcome};
 
 pub(super) enum Targets {
@@ -15,8 +15,8 @@ pub(super) enum Targets {
 }
 
 impl Targets {
-    pub(super) fn new(client: &Client, path: PathBuf) -> Outcome<Self> {
-        if !client.asks_many() {
+    pub(super) fn new(client: &Connection, path: PathBuf) -> Outcome<Self> {
+        if !client.has_many_nodes() {
             return Ok(Self::One(Target::new(path)));
         }
         if path.as_os_str() == "-" {

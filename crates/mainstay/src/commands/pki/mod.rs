@@ -12,7 +12,7 @@ use mainstay_daemon::config::CertificateName;
 use mainstay_identity::{Authority, PkiDir, Role};
 
 use crate::cli::Global;
-use crate::client::local_state;
+use crate::environment::{self, local_state};
 use crate::failure::{Failure, Outcome};
 
 /// Issue, show and renew certificates
@@ -48,7 +48,7 @@ pub enum Pki {
         #[arg(value_enum, default_value_t = renew::What::Node)]
         what: renew::What,
         /// The node's state directory
-        #[arg(long, value_name = "DIR", env = "MAINSTAY_STATE")]
+        #[arg(long, value_name = "DIR", env = environment::STATE)]
         state: Option<PathBuf>,
     },
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::state_or_local;
 use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Table};
+use crate::output;
+use mainstay_client::format::Table;
 
 type Found = (String, CertificateInfo);
 
@@ -46,7 +47,7 @@ pub fn run(global: &Global, path: Option<PathBuf>) -> Outcome {
         }
         format => {
             let all: Vec<Value> = found.iter().map(|(file, info)| value(file, info)).collect();
-            output::document(format, &Value::from(all))
+            output::print_document(format, &Value::from(all))
         }
     }
 }

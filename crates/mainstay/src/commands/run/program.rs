@@ -12,19 +12,17 @@ use tonic::{Code, Response, Status, Streaming};
 
 use super::relay::relay;
 use super::signals::Signals;
-use crate::client::{Client, passed_on};
 use crate::commands::cell::{self, stop};
+use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome, warn};
+use mainstay_client::request_to_node;
 
 const TERM: i32 = 15;
 /// As a shell tells an end by a signal.
 const BY_SIGNAL: i32 = 128;
-/// As a shell tells that a program cannot be executed, and that there is none.
-const NOT_EXECUTABLE: Exit = Exit::Program(126);
-const NO_SUCH_PROGRAM: Exit = Exit::Program(127);
 
 pub(super) struct Program<'a> {
-    pub(super) client: &'a Client,
+    pub(super) client: &'a Connection,
     pub(super) node: Option<&'a str>,
     pub(super) cell: &'a str,
     pub(super) name: &'a str,
@@ -40,7 +38,7 @@ impl Program<'_> {
             };
         let request = AllocateCellRequest { cell: Some(wanted) };
         let mut cells = self.client.cells();
-        let answer = cells.allocate(passed_on(self.node, request));
+        let answer = cells.allocate(request_to_node(self.node, request));
         match self.answer(answer).await? {
             Ok(_) => Ok(true),
             Err(status) if status.code() == Code::AlreadyExists && may_exist => {
@@ -63,14 +61,14 @@ impl Program<'_> {
             executable: Some(executable),
         };
         let mut cells = self.client.cells();
-        let answer = cells.start(passed_on(self.node, request));
+        let answer = cells.start(request_to_node(self.node, request));
         let told = |exit, status: &Status| Err(Failure::new(exit, status.message()));
         match self.answer(answer).await? {
             Ok(started) => Ok(started.into_inner().pid),
             Err(status) => match status.code() {
                 // The cell is there and we may start things in it: it is about the program.
-                Code::NotFound => told(NO_SUCH_PROGRAM, &status),
-                Code::PermissionDenied => told(NOT_EXECUTABLE, &status),
+                Code::NotFound => told(Exit::CommandNotFound, &status),
+                Code::PermissionDenied => told(Exit::NotExecutable, &status),
                 Code::AlreadyExists => Err(Failure::new(
                     Exit::Failed,
                     format!("{}; --name NAME calls this one otherwise", status.message()),
@@ -123,7 +121,7 @@ impl Program<'_> {
             process_id: pid.into(),
         };
         let mut observe = self.client.observe();
-        let stream = observe.get_sub_process_stream(passed_on(self.node, request));
+        let stream = observe.get_sub_process_stream(request_to_node(self.node, request));
         Ok(self.client.within(stream).await?.into_inner())
     }
 
@@ -147,20 +145,20 @@ impl Program<'_> {
     }
 
     async fn stop(&self, signal: i32, grace: Option<Duration>) -> Outcome {
-        let mut request = passed_on(
+        let mut request = request_to_node(
             self.node,
             stop::request(self.cell, self.name, signal, grace),
         );
         let bound = stop::patience(grace);
         request.set_timeout(bound);
         let mut cells = self.client.cells();
-        let stopped = self.client.within_bound(bound, cells.stop(request)).await;
-        stopped.map(drop)
+        let stopped = self.client.within_timeout(bound, cells.stop(request)).await;
+        Ok(stopped.map(drop)?)
     }
 
     /// Removes the cell with all that may still be in it.
     pub(super) async fn free(&self, signals: &mut Signals) {
-        let mut request = passed_on(
+        let mut request = request_to_node(
             self.node,
             FreeCellRequest {
                 cell_name: self.cell.to_owned(),
@@ -170,7 +168,9 @@ impl Program<'_> {
         request.set_timeout(bound);
         let mut cells = self.client.cells();
         let freed = tokio::select! {
-            freed = self.client.within_bound(bound, cells.free(request)) => freed.map(drop),
+            freed = self.client.within_timeout(bound, cells.free(request)) => {
+                freed.map(drop).map_err(Failure::from)
+            }
             signal = signals.twice() => Err(given_up(signal)),
         };
         match freed {
@@ -224,7 +224,7 @@ impl Program<'_> {
         };
         match u8::try_from(code) {
             Ok(0) => Ok(()),
-            Ok(code) => Err(Failure::told(Exit::Program(code))),
+            Ok(code) => Err(Failure::printed(Exit::Program(code))),
             Err(_) => Err(Failure::new(
                 Exit::Failed,
                 format!("{:?} ended with {code}", self.name),
@@ -237,7 +237,7 @@ impl Program<'_> {
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Outcome<Result<Response<T>, Status>> {
-        self.client.within(async { Ok(call.await) }).await
+        Ok(self.client.within(async { Ok(call.await) }).await?)
     }
 }
 

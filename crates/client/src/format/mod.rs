@@ -1,0 +1,11 @@
+//! Values of answers as text and JSON. Nothing here writes to a terminal.
+
+mod message;
+mod sizes;
+mod table;
+mod times;
+
+pub use message::{json_of_bytes, to_json};
+pub use sizes::{cpu_time, parse_size, percent, size};
+pub use table::{Table, printable};
+pub use times::{duration, local_time, parse_time, wire_time};
