@@ -1,13 +1,31 @@
-//! The one directory that holds everything the node keeps, and the lock that makes it one
-//! daemon's alone.
+//! The state directory: everything the node keeps on disk, its format version, and the lock that
+//! gives it to one daemon.
+//!
+//! A state directory of a newer major version is refused before anything in it is changed.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use mainstay_records::{RecordError, remove_temporaries_of};
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
+/// The format version of the state directory as a whole. It changes only when a build that knows
+/// the version before could no longer use the directory; each record and segment has a version
+/// of its own.
+const FORMAT_VERSION: u64 = 1;
+
+/// The record of the format version. A directory without it was written before versions existed
+/// and has version 1.
+const VERSION_FILE: &str = "version.json";
+
+/// The contents of the version record, besides the version.
+#[derive(Serialize, Deserialize)]
+struct VersionRecord {}
+
+/// The reason a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     #[error("cannot use state directory {}{}", path.display(), hint(source))]
@@ -32,6 +50,22 @@ pub enum StateError {
         path.display()
     )]
     NotOurs { path: PathBuf, owner: u32, own: u32 },
+    #[error(
+        "state directory {} has format version {found}, this build reads up to {supported}; \
+         upgrade mainstay, or choose another directory with --state DIR",
+        path.display()
+    )]
+    Newer {
+        path: PathBuf,
+        found: u64,
+        supported: u64,
+    },
+    #[error(
+        "cannot tell the format version of state directory {}; restore {VERSION_FILE} in it from \
+         a backup, or choose another directory with --state DIR",
+        path.display()
+    )]
+    UnknownVersion { path: PathBuf, source: RecordError },
 }
 
 fn holder(pid: Option<u32>) -> String {
@@ -49,7 +83,7 @@ fn hint(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// A state directory that is ours for as long as this value lives.
+/// A state directory locked by this process for as long as this value lives.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
@@ -57,6 +91,8 @@ pub struct StateDir {
 }
 
 impl StateDir {
+    /// Creates the directory if it does not exist, checks owner, mode and format version, and
+    /// locks it.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let unusable = |source: std::io::Error| StateError::Unusable {
             path: path.to_owned(),
@@ -80,15 +116,21 @@ impl StateDir {
             });
         }
         let path = path.canonicalize().map_err(unusable)?;
+        read_version(&path)?;
         let run = path.join("run");
         make_dir(&run).map_err(unusable)?;
-        // Sockets stand here: nobody else may even look.
+        // The sockets are here: no other user may even list them.
         std::fs::set_permissions(&run, Permissions::from_mode(0o700)).map_err(unusable)?;
         let lock = lock(&run.join("lock")).map_err(unusable)?;
-        match lock {
-            Ok(lock) => Ok(Self { path, _lock: lock }),
-            Err(pid) => Err(StateError::InUse { path, pid }),
+        let lock = match lock {
+            Ok(lock) => lock,
+            Err(pid) => return Err(StateError::InUse { path, pid }),
+        };
+        // Once more under the lock: another build may have upgraded the directory meanwhile.
+        if read_version(&path)?.is_none() {
+            write_version(&path).map_err(unusable)?;
         }
+        Ok(Self { path, _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
@@ -120,8 +162,33 @@ fn make_dir(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// The lock, or the pid of whoever holds it. The kernel drops it with its holder, however that
-/// ends, so a stale one cannot exist.
+/// Reads the version record; `None` if there is none. A version this build cannot use is an error.
+fn read_version(path: &Path) -> Result<Option<VersionRecord>, StateError> {
+    match mainstay_records::read(&path.join(VERSION_FILE), FORMAT_VERSION) {
+        Ok(record) => Ok(Some(record)),
+        Err(RecordError::NotFound { .. }) => Ok(None),
+        Err(RecordError::Newer {
+            found, supported, ..
+        }) => Err(StateError::Newer {
+            path: path.to_owned(),
+            found,
+            supported,
+        }),
+        Err(source) => Err(StateError::UnknownVersion {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn write_version(path: &Path) -> std::io::Result<()> {
+    remove_temporaries_of(path, &[VERSION_FILE])?;
+    let record = mainstay_records::encode(&VersionRecord {}, FORMAT_VERSION)?;
+    mainstay_records::write_durable(&path.join(VERSION_FILE), &record, 0o600)
+}
+
+/// Takes the lock, or returns the PID of its holder. The kernel releases it when the holder dies,
+/// so a stale lock cannot exist.
 fn lock(path: &Path) -> std::io::Result<Result<File, Option<u32>>> {
     let mut file = OpenOptions::new()
         .read(true)
@@ -146,7 +213,7 @@ fn lock(path: &Path) -> std::io::Result<Result<File, Option<u32>>> {
     }
 }
 
-/// The pid of the daemon that serves `state` now, if one does.
+/// Returns the PID of the daemon that serves `state` now, if one does.
 pub fn serving_pid(state: &Path) -> Option<u32> {
     let file = File::open(state.join("run/lock")).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -164,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_owner_is_refused_and_told_who_the_first_is() {
+    fn a_second_daemon_is_refused_with_the_pid_of_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let first = StateDir::open(dir.path()).unwrap();
         let second = StateDir::open(dir.path()).unwrap_err();
@@ -181,10 +248,63 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_others_can_write_is_refused_with_the_remedy() {
+    fn a_directory_writable_by_others_is_refused_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
         let error = StateDir::open(dir.path()).unwrap_err().to_string();
         assert!(error.contains("chmod go-w"), "{error}");
+    }
+
+    fn names(path: &Path) -> Vec<std::ffi::OsString> {
+        let entries = std::fs::read_dir(path).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_directory_without_a_version_is_version_1_and_gets_the_record() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(".version.json.1-0.tmp"), "torn").unwrap();
+        for _ in 0..2 {
+            drop(StateDir::open(dir.path()).unwrap());
+            let record = std::fs::read(dir.path().join(VERSION_FILE)).unwrap();
+            assert_eq!(record, br#"{"version":1}"#);
+        }
+        let mut names = names(dir.path());
+        names.sort();
+        assert_eq!(names, ["run", VERSION_FILE]);
+    }
+
+    #[test]
+    fn unknown_fields_of_the_version_record_are_ignored_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = r#"{"version":1,"later":[7]}"#;
+        std::fs::write(dir.path().join(VERSION_FILE), record).unwrap();
+        drop(StateDir::open(dir.path()).unwrap());
+        let kept = std::fs::read_to_string(dir.path().join(VERSION_FILE)).unwrap();
+        assert_eq!(kept, record);
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_and_nothing_is_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(VERSION_FILE), r#"{"version":2}"#).unwrap();
+        let error = StateDir::open(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("has format version 2, this build reads up to 1; upgrade mainstay"),
+            "{error}"
+        );
+        assert_eq!(names(dir.path()), [VERSION_FILE]);
+    }
+
+    #[test]
+    fn a_corrupt_version_record_is_refused_and_nothing_is_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(VERSION_FILE), "{").unwrap();
+        let error = StateDir::open(dir.path()).unwrap_err();
+        assert!(
+            matches!(error, StateError::UnknownVersion { .. }),
+            "{error:?}"
+        );
+        assert_eq!(names(dir.path()), [VERSION_FILE]);
     }
 }
