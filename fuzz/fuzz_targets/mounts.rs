@@ -1,25 +1,24 @@
-//! The table of mounts: never more mounts than lines, and names written as the kernel does come
-//! back as they were.
+//! The mount table: never more mounts than lines, and escaped mount points are read as they were.
 #![no_main]
 
 use std::os::unix::ffi::OsStrExt;
 
 use libfuzzer_sys::fuzz_target;
-use mainstay_node::mounts::parse;
+use mainstay_mounts::parse;
 
 fuzz_target!(|data: &[u8]| {
     let mounts = parse(data);
     assert!(mounts.len() <= data.split(|byte| *byte == b'\n').count());
     for mount in &mounts {
         let target = mount.target.as_os_str().as_bytes();
-        let line = [b"x ".as_slice(), &escaped(target), b" x rw 0 0"].concat();
+        let line = [b"1 2 8:1 / ".as_slice(), &escaped(target), b" rw - x x rw"].concat();
         let again = parse(&line);
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].target, mount.target);
     }
 });
 
-/// As the kernel writes what would break the table.
+/// Escapes a name as the kernel does.
 fn escaped(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for byte in name {

@@ -18,7 +18,7 @@ use mainstay_container_clients::cri::{
 };
 use tonic::transport::Channel;
 
-use crate::cgroup;
+use crate::cgroup::Hierarchies;
 use crate::connection::{Connection, MOST_MESSAGE_BYTES};
 use crate::container::{Container, Kind, Usage};
 use crate::error::{ContainerError, NoLog};
@@ -159,8 +159,8 @@ fn measured(stats: ContainerStats) -> Option<(String, Usage)> {
     Some((stats.attributes?.id, usage))
 }
 
-/// The interface measures a pod as a whole, which would count its containers twice; what holds
-/// the pod together is measured by its process.
+/// Reads the usage of sandboxes by PID from their cgroups: CRI reports a pod as a whole, which
+/// would count its containers twice.
 async fn sandbox_usage(containers: &[Container]) -> HashMap<u32, Usage> {
     let of_sandbox = |container: &&Container| container.kind == Kind::Sandbox;
     let pids: Vec<u32> = containers
@@ -170,7 +170,10 @@ async fn sandbox_usage(containers: &[Container]) -> HashMap<u32, Usage> {
         .filter(|pid| *pid != 0)
         .collect();
     let measure = move || {
-        let usage = |pid: u32| Some((pid, cgroup::usage(pid).ok()?));
+        let Ok(hierarchies) = Hierarchies::detect() else {
+            return HashMap::new();
+        };
+        let usage = |pid: u32| Some((pid, hierarchies.usage(pid).ok()?));
         pids.into_iter().filter_map(usage).collect()
     };
     tokio::task::spawn_blocking(measure)
