@@ -1,5 +1,5 @@
-//! The shape of every message, from the contract's descriptors: which calls can be merged, and
-//! whether what a node sends is what the caller's reader will accept.
+//! The shape of every message, from the contract's descriptors: which methods can be merged, and
+//! whether the client's decoder will accept a node's message.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 
 use crate::wire::{Fields, Malformed, Value, is_packed_varints};
 
-/// Says which node a message is from.
+/// The message that names the node an answer is from.
 const METADATA: &str = ".common.Metadata";
-/// Readers give up on messages nested deeper than a hundred levels; ours are seven at most.
-const MOST_LEVELS: usize = 50;
+/// Decoders refuse messages nested deeper than a hundred levels; ours have seven at most.
+const MAX_LEVELS: usize = 50;
 
 /// Every message and every mergeable method of the contract.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Contract {
 /// A method whose answers can be merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method {
-    /// Whether it answers with a stream.
+    /// True if it answers with a stream.
     pub streams: bool,
     answer: usize,
 }
@@ -50,7 +50,8 @@ enum Holds {
 }
 
 impl Contract {
-    /// From an encoded `FileDescriptorSet`; what cannot be read there is not in the contract.
+    /// Builds the contract from an encoded `FileDescriptorSet`, without the parts that cannot be
+    /// decoded.
     pub fn from_descriptors(bytes: &[u8]) -> Self {
         let files = FileDescriptorSet::decode(bytes).unwrap_or_default();
         let mut found = Vec::new();
@@ -94,14 +95,14 @@ impl Contract {
         Self { messages, methods }
     }
 
-    /// The method of a gRPC path, if the answers of several nodes to it can be merged.
+    /// Returns the method of a gRPC path if the answers of several nodes to it can be merged.
     pub fn method(&self, path: &str) -> Option<Method> {
         self.methods.get(path).copied()
     }
 
-    /// Whether `message` is one of those `method` answers with, down to the last nested field.
+    /// Checks that `message` is an answer of `method`, down to the last nested field.
     pub fn check(&self, method: Method, message: &[u8]) -> Result<(), Malformed> {
-        self.check_message(method.answer, message, MOST_LEVELS)
+        self.check_message(method.answer, message, MAX_LEVELS)
     }
 
     fn check_message(&self, at: usize, message: &[u8], levels: usize) -> Result<(), Malformed> {
@@ -109,7 +110,7 @@ impl Contract {
         let levels = levels.checked_sub(1).ok_or(Malformed)?;
         for field in Fields::of(message) {
             let field = field?;
-            // A field from a later version is nobody's concern here.
+            // Fields of later versions are passed on unchecked.
             let Some(kind) = shape.field(field.number) else {
                 continue;
             };
@@ -187,7 +188,7 @@ fn first(message: &DescriptorProto) -> Option<&FieldDescriptorProto> {
     message.field.iter().find(|field| field.number() == 1)
 }
 
-/// What a reply holds a list of, if it is an envelope.
+/// The type of the messages in a reply, if the reply is an envelope.
 fn messages_of(reply: &DescriptorProto, index: &HashMap<&str, usize>) -> Option<usize> {
     let messages = first(reply).filter(|field| field.label() == Label::Repeated)?;
     index.get(messages.type_name()).copied()

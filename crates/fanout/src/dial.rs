@@ -1,4 +1,4 @@
-//! A connection to another node, by mutual TLS, made within one bound.
+//! Dialing another node: lookup, TCP, mutual TLS and HTTP/2 within one timeout.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,49 +17,52 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::body::Body;
 
+use crate::chain::chain;
 use crate::target::{Address, Host};
 
-/// A stream that is not read holds so much at this node, and a slow reader never stops the others
-/// on the same connection: together they may hold as much as they like.
+/// The bytes an unread stream may buffer here. The window of the connection is unlimited, so that a
+/// slow reader never blocks other streams of the same connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
-/// Streams may have nothing to say for long; whether the node is still there is asked so often.
+/// The interval of HTTP/2 pings, which find a dead peer behind an idle stream.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// Name servers that do not answer hold a thread each, and other work needs threads too.
+/// Bounds concurrent lookups: each blocks a thread for as long as its name server is silent.
 static LOOKUPS: Semaphore = Semaphore::const_new(32);
-/// A name with more addresses than this is no node of ours.
-const MOST_ADDRESSES: usize = 8;
+/// The number of addresses of a name to try.
+const MAX_ADDRESSES: usize = 8;
 
 pub(crate) type Wire = Connection<TokioIo<TlsStream<TcpStream>>, Body, TokioExecutor>;
 
-/// Why there is no connection, in words for the one who asked.
+/// The reason there is no connection, for the caller.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("cannot be reached: {why}")]
+#[error("cannot be reached: {reason}")]
 pub(crate) struct Unreachable {
-    why: Arc<str>,
+    reason: Arc<str>,
 }
 
 impl Unreachable {
-    pub(crate) fn because(why: impl Into<Arc<str>>) -> Self {
-        Self { why: why.into() }
+    pub(crate) fn because(reason: impl Into<Arc<str>>) -> Self {
+        Self {
+            reason: reason.into(),
+        }
     }
 
-    pub(crate) fn in_time(bound: Duration) -> Self {
-        let bound = humantime::format_duration(bound);
-        Self::because(format!("no connection within {bound}"))
+    pub(crate) fn timed_out(timeout: Duration) -> Self {
+        let timeout = humantime::format_duration(timeout);
+        Self::because(format!("no connection within {timeout}"))
     }
 }
 
-/// A connection within `bound`, name lookup and handshakes included.
+/// Connects within `timeout`, name lookup and handshakes included.
 pub(crate) async fn dial(
     address: &Address,
     tls: Arc<ClientConfig>,
     revoked: &BTreeSet<String>,
-    bound: Duration,
+    timeout: Duration,
 ) -> Result<(SendRequest<Body>, Wire), Unreachable> {
-    match tokio::time::timeout(bound, connect(address, tls, revoked, bound)).await {
+    match tokio::time::timeout(timeout, connect(address, tls, revoked, timeout)).await {
         Ok(connected) => connected,
-        Err(_) => Err(Unreachable::in_time(bound)),
+        Err(_) => Err(Unreachable::timed_out(timeout)),
     }
 }
 
@@ -67,20 +70,21 @@ async fn connect(
     address: &Address,
     tls: Arc<ClientConfig>,
     revoked: &BTreeSet<String>,
-    bound: Duration,
+    timeout: Duration,
 ) -> Result<(SendRequest<Body>, Wire), Unreachable> {
     let name = match &address.host {
         Host::Ip(ip) => ServerName::from(*ip),
         Host::Name(name) => ServerName::try_from(name.clone())
-            .map_err(|_| Unreachable::because("no certificate can be for this name"))?,
+            .map_err(|_| Unreachable::because("its name cannot be in a certificate"))?,
     };
-    let stream = open(address, bound).await?;
+    let stream = open(address, timeout).await?;
     let stream = TlsConnector::from(tls)
         .connect(name, stream)
         .await
         .map_err(|error| {
-            let why = explain(&error).unwrap_or_else(|| format!("no TLS handshake: {error}"));
-            Unreachable::because(why)
+            let reason = explain(&error)
+                .unwrap_or_else(|| format!("TLS handshake failed: {}", chain(&error)));
+            Unreachable::because(reason)
         })?;
     let serial = serial(&stream)?;
     if revoked.contains(&serial) {
@@ -93,10 +97,12 @@ async fn connect(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEPALIVE_INTERVAL)
-        .keep_alive_timeout(bound)
+        .keep_alive_timeout(timeout)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| Unreachable::because(format!("no HTTP/2: {error}")))
+        .map_err(|error| {
+            Unreachable::because(format!("HTTP/2 handshake failed: {}", chain(&error)))
+        })
 }
 
 fn serial(stream: &TlsStream<TcpStream>) -> Result<String, Unreachable> {
@@ -107,28 +113,30 @@ fn serial(stream: &TlsStream<TcpStream>) -> Result<String, Unreachable> {
         .and_then(<[_]>::first)
         .and_then(|der| CertificateInfo::from_der(der).ok())
         .map(|info| info.serial)
-        .ok_or_else(|| Unreachable::because("its certificate cannot be read"))
+        .ok_or_else(|| Unreachable::because("its certificate is unreadable"))
 }
 
 /// Tries one address after the other, each with its share of the time.
-async fn open(address: &Address, bound: Duration) -> Result<TcpStream, Unreachable> {
+async fn open(address: &Address, timeout: Duration) -> Result<TcpStream, Unreachable> {
     let found = lookup(address).await?;
-    let share = bound / u32::try_from(found.len()).unwrap_or(1).max(1);
+    let share = timeout / u32::try_from(found.len()).unwrap_or(1).max(1);
     let mut last = Unreachable::because("its name has no address");
     for at in found {
         last = match tokio::time::timeout(share, TcpStream::connect(at)).await {
-            Ok(Ok(stream)) => return prepare(stream, bound),
+            Ok(Ok(stream)) => return prepare(stream, timeout),
             Ok(Err(error)) => refused(&error),
-            Err(_) => Unreachable::in_time(bound),
+            Err(_) => Unreachable::timed_out(timeout),
         };
     }
     Err(last)
 }
 
-fn prepare(stream: TcpStream, bound: Duration) -> Result<TcpStream, Unreachable> {
+fn prepare(stream: TcpStream, timeout: Duration) -> Result<TcpStream, Unreachable> {
     stream.set_nodelay(true).map_err(|error| refused(&error))?;
-    // A node that went away without a word is noticed by the kernel as soon as anything is sent.
-    let millis = u32::try_from(bound.as_millis()).unwrap_or(u32::MAX).max(1);
+    // The kernel drops the connection to a dead node as soon as sent bytes stay unacknowledged.
+    let millis = u32::try_from(timeout.as_millis())
+        .unwrap_or(u32::MAX)
+        .max(1);
     rustix::net::sockopt::set_tcp_user_timeout(&stream, millis)
         .map_err(|error| refused(&error.into()))?;
     Ok(stream)
@@ -140,23 +148,29 @@ async fn lookup(address: &Address) -> Result<Vec<SocketAddr>, Unreachable> {
         Host::Name(name) => name.clone(),
     };
     let port = address.port;
-    let place = LOOKUPS
+    let permit = LOOKUPS
         .acquire()
         .await
-        .map_err(|_| Unreachable::because("names are not looked up any more"))?;
+        .map_err(|_| Unreachable::because("name lookup has shut down"))?;
     let found = tokio::task::spawn_blocking(move || {
-        // Held until the lookup really ends, also when nobody waits for it any longer.
-        let _place = place;
+        // Held until the lookup returns, also when the caller has timed out.
+        let _permit = permit;
         let found = std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), port))?;
-        Ok::<_, std::io::Error>(found.take(MOST_ADDRESSES).collect())
+        Ok::<_, std::io::Error>(found.take(MAX_ADDRESSES).collect())
     })
     .await;
     match found {
         Ok(Ok(found)) => Ok(found),
-        Ok(Err(_)) | Err(_) => Err(Unreachable::because(
-            "its name is not known here; name it in [peers] or by its address",
-        )),
+        Ok(Err(error)) => Err(unknown_name(&error)),
+        Err(error) => Err(unknown_name(&error)),
     }
+}
+
+fn unknown_name(error: &dyn std::error::Error) -> Unreachable {
+    Unreachable::because(format!(
+        "its name cannot be resolved: {}; add it to [peers] or use its address",
+        chain(error)
+    ))
 }
 
 fn refused(error: &std::io::Error) -> Unreachable {

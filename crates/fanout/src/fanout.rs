@@ -1,4 +1,4 @@
-//! Where a call goes: here, to one other node, or to many.
+//! Routing of a call: to this node, to one other node, or to many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -15,31 +15,31 @@ use tonic::Status;
 use tonic::body::Body;
 
 use crate::contract::Contract;
-use crate::gather::{Asked, gather, no_answer};
+use crate::gather::{NodeCall, gather, no_answer};
 use crate::interleave::interleave;
 use crate::merge::NodeTag;
 use crate::outgoing::{Asker, Outgoing, PROXY_FROM};
 use crate::pool::Pool;
 use crate::target::{Address, Host, Target};
 
-/// More nodes than anybody has; the metadata of a call has its own bound.
-const MOST_NODES: usize = 4096;
+/// The maximum number of nodes in a call.
+const MAX_NODES: usize = 4096;
 
-/// What can change while the node runs.
+/// Settings that can change while the node runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whether calls are forwarded at all.
+    /// True if calls are forwarded at all.
     pub forwarding: bool,
-    /// Where nodes listen when nothing else is said.
+    /// The port of a node whose name has none.
     pub port: u16,
     pub connect_timeout: Duration,
-    /// How long a node may take to answer, if the caller sets no bound.
+    /// The time a node has to answer if the caller sets no deadline.
     pub answer_timeout: Duration,
     /// Nodes by name, for fleets without a name service.
     pub peers: BTreeMap<String, Address>,
-    /// Serial numbers of certificates that are no longer believed, a node's as anybody's.
+    /// Serial numbers of revoked certificates.
     pub revoked: BTreeSet<String>,
-    /// This node's own name, and where it listens.
+    /// The name of this node, and the address it listens on.
     pub own_name: String,
     pub own_address: SocketAddr,
 }
@@ -47,27 +47,27 @@ pub struct Settings {
 /// Answers a call on this node itself.
 pub type Local = Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Response<Body>> + Send + Sync>;
 
-/// Where a call has to go.
+/// The route of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forward {
     Here,
-    /// To one node, whose answer is passed on as it is.
+    /// To one node, whose answer is passed on unchanged.
     One(String, Place),
-    /// To each of these, and the answers are merged.
+    /// To each of these nodes; the answers are merged.
     Many(Vec<(String, Place)>),
 }
 
 impl Forward {
-    /// The nodes as the caller named them, for the log; of very many the first.
+    /// Returns the nodes as the caller named them, for the log; only the first of very many.
     pub fn shown(&self) -> String {
-        const MOST_BYTES: usize = 200;
+        const MAX_BYTES: usize = 200;
         match self {
             Self::Here => String::new(),
             Self::One(name, _) => name.clone(),
             Self::Many(places) => {
                 let mut shown = String::new();
                 for (name, _) in places {
-                    if shown.len() + name.len() > MOST_BYTES {
+                    if shown.len() + name.len() > MAX_BYTES {
                         return format!("{shown},… ({} in all)", places.len());
                     }
                     if !shown.is_empty() {
@@ -91,7 +91,7 @@ pub struct Fanout {
     settings: ArcSwap<Settings>,
     pool: Pool,
     descriptors: &'static [u8],
-    /// Made when the first call needs it.
+    /// Built when the first call needs it.
     contract: OnceLock<Arc<Contract>>,
     local: Local,
     own_addresses: fn() -> Vec<IpAddr>,
@@ -128,12 +128,12 @@ impl Fanout {
         self.settings.load_full()
     }
 
-    /// For connections made from now on.
+    /// Sets the TLS configuration of future connections.
     pub fn set_tls(&self, tls: Arc<ClientConfig>) {
         self.pool.set_tls(tls);
     }
 
-    /// Where the call with these headers has to go.
+    /// Returns the route of the call with these headers.
     pub fn route(&self, headers: &HeaderMap) -> Result<Forward, Status> {
         if headers.contains_key(PROXY_FROM) {
             return Ok(Forward::Here);
@@ -156,9 +156,9 @@ impl Fanout {
         let mut nodes = headers.get_all("nodes").iter().peekable();
         if nodes.peek().is_some() {
             let places = nodes.map(&mut place).collect::<Result<Vec<_>, _>>()?;
-            if places.len() > MOST_NODES {
+            if places.len() > MAX_NODES {
                 return Err(Status::invalid_argument(format!(
-                    "the call names {} nodes; the most is {MOST_NODES}",
+                    "the call names {} nodes; the most is {MAX_NODES}",
                     places.len()
                 )));
             }
@@ -172,18 +172,18 @@ impl Fanout {
                 Ok(Forward::One(name, place))
             }
             (Some(_), Some(_)) => Err(Status::invalid_argument(
-                "`node` names one node; use `nodes` to ask several",
+                "`node` names one node; use `nodes` for several",
             )),
         }
     }
 
-    /// The answer of one node, exactly as it gives it.
+    /// Returns the answer of one node unchanged.
     pub async fn pass_on(
         &self,
         place: Place,
         request: Request<Body>,
         asker: &Asker,
-        bound: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Response<Body>, Status> {
         let address = match place {
             Place::Here => return Ok((self.local)(request).await),
@@ -192,28 +192,28 @@ impl Fanout {
         let settings = self.settings.load_full();
         let (parts, body) = request.into_parts();
         let outgoing = Outgoing::new(&parts.uri, &parts.headers, asker, &settings.own_name)?;
-        let request = outgoing.to(&address, body, bound)?;
+        let request = outgoing.to(&address, body, timeout)?;
         let answer = self.pool.send(&address, request, settings.connect_timeout);
-        match bound {
+        match timeout {
             None => answer.await,
-            Some(bound) => tokio::time::timeout(bound, answer)
+            Some(timeout) => tokio::time::timeout(timeout, answer)
                 .await
-                .unwrap_or_else(|_| Err(no_answer(bound))),
+                .unwrap_or_else(|_| Err(no_answer(timeout))),
         }
     }
 
-    /// The answers of all these nodes as one.
+    /// Returns the merged answer of all these nodes.
     pub async fn ask_all(
         &self,
         places: Vec<(String, Place)>,
         request: Request<Body>,
         asker: &Asker,
-        bound: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Response<Body>, Status> {
         let contract = self.contract();
         let Some(method) = contract.method(request.uri().path()) else {
             return Err(Status::unimplemented(
-                "the answers of several nodes to this method cannot be merged; ask one node, with \
+                "the answers of several nodes to this method cannot be merged; call one node, with \
                  `node` in the metadata",
             ));
         };
@@ -221,30 +221,30 @@ impl Fanout {
         let (parts, body) = request.into_parts();
         let outgoing = Outgoing::new(&parts.uri, &parts.headers, asker, &settings.own_name)?;
         let body = body.collect().await?.to_bytes();
-        let patience = bound.map_or(settings.answer_timeout, before);
-        // A stream has no end that could be waited for; its caller's bound is its bound.
-        let told = if method.streams {
-            bound.map(before)
+        let answer_timeout = timeout.map_or(settings.answer_timeout, before);
+        // A stream has no end to wait for: only the caller's deadline bounds it.
+        let deadline = if method.streams {
+            timeout.map(before)
         } else {
-            Some(patience)
+            Some(answer_timeout)
         };
-        let asked = places
+        let calls = places
             .into_iter()
-            .map(|(name, place)| Asked {
+            .map(|(name, place)| NodeCall {
                 tag: NodeTag::new(&name),
                 answer: self.ask(
                     place,
                     &outgoing,
                     body.clone(),
-                    told,
+                    deadline,
                     settings.connect_timeout,
                 ),
             })
             .collect();
         let body = if method.streams {
-            interleave(contract, method, asked, patience)
+            interleave(contract, method, calls, answer_timeout)
         } else {
-            one_message(gather(contract, method, asked, patience).await)?
+            one_message(gather(contract, method, calls, answer_timeout).await)?
         };
         let mut response = Response::new(body);
         response.headers_mut().insert(
@@ -259,14 +259,14 @@ impl Fanout {
         place: Place,
         outgoing: &Outgoing,
         body: Bytes,
-        bound: Option<Duration>,
+        timeout: Option<Duration>,
         connect_timeout: Duration,
     ) -> BoxFuture<'static, Result<Response<Body>, Status>> {
         let body = Body::new(Full::new(body));
         match place {
             Place::Here => (self.local)(outgoing.here(body)).map(Ok).boxed(),
             Place::There(address) => {
-                let request = outgoing.to(&address, body, bound);
+                let request = outgoing.to(&address, body, timeout);
                 let pool = self.pool.clone();
                 async move { pool.send(&address, request?, connect_timeout).await }.boxed()
             }
@@ -305,7 +305,7 @@ impl Settings {
     }
 }
 
-/// Looked up once a call, and only if it names an address.
+/// The addresses of this node, looked up at most once a call.
 struct OwnAddresses {
     find: fn() -> Vec<IpAddr>,
     found: Option<Vec<IpAddr>>,
@@ -321,9 +321,9 @@ impl OwnAddresses {
     }
 }
 
-/// Earlier than the caller's own bound, so that what the others answered still reaches it.
-fn before(bound: Duration) -> Duration {
-    bound.saturating_sub((bound / 10).min(Duration::from_secs(1)))
+/// Returns a timeout shorter than the caller's, so that the merged answer still arrives in time.
+fn before(timeout: Duration) -> Duration {
+    timeout.saturating_sub((timeout / 10).min(Duration::from_secs(1)))
 }
 
 fn one_message(message: Bytes) -> Result<Body, Status> {

@@ -1,4 +1,4 @@
-//! gRPC messages as they come in a body: a flag, a length, and the message.
+//! gRPC framing of messages in a body: a flag, a length, and the message.
 
 use bytes::{Buf, BufMut, BytesMut};
 use http::{HeaderMap, Response, StatusCode, header};
@@ -6,15 +6,15 @@ use http_body_util::BodyExt;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-/// One flag and four bytes of length.
+/// The bytes of a frame header: one flag and four bytes of length.
 pub(crate) const HEAD: usize = 5;
 
-/// The answer of one node, message by message. Everything it sends is bounded and checked; why it
-/// stopped is always known.
+/// The answer of one node, message by message. Lengths are bounded and checked, and every end
+/// other than OK is an error with its reason.
 pub(crate) struct Messages {
     body: Body,
     buffer: BytesMut,
-    /// The status has come, so nothing else will.
+    /// The trailers have arrived, so no message follows.
     ended: bool,
 }
 
@@ -45,8 +45,8 @@ impl Messages {
         }
     }
 
-    /// How long the next message is; `None` when there is none and all went well.
-    pub(crate) async fn length(&mut self, most: usize) -> Result<Option<usize>, Status> {
+    /// Returns the length of the next message; `None` at the end of an answer with status OK.
+    pub(crate) async fn length(&mut self, max: usize) -> Result<Option<usize>, Status> {
         while self.buffer.len() < HEAD {
             if self.more().await? {
                 continue;
@@ -60,19 +60,19 @@ impl Messages {
         let mut head = &self.buffer[..HEAD];
         if head.get_u8() != 0 {
             return Err(Status::internal(
-                "it sent a compressed message, which nobody asked for",
+                "it sent a compressed message although compression was not negotiated",
             ));
         }
         let length = head.get_u32() as usize;
-        if length > most {
+        if length > max {
             return Err(Status::resource_exhausted(format!(
-                "it sent a message of {length} bytes; the most is {most}"
+                "it sent a message of {length} bytes; the most is {max}"
             )));
         }
         Ok(Some(length))
     }
 
-    /// The message whose length has been read, with its head before it.
+    /// Returns the message whose length has been read, with its frame header.
     pub(crate) async fn message(&mut self, length: usize) -> Result<BytesMut, Status> {
         while self.buffer.len() < HEAD + length {
             if !self.more().await? {
@@ -86,15 +86,17 @@ impl Messages {
         Ok(self.buffer.split_to(HEAD + length))
     }
 
-    /// Waits for the status after the only message.
+    /// Waits for the status of a unary call after its message.
     pub(crate) async fn end(&mut self) -> Result<(), Status> {
         match self.length(usize::MAX).await? {
             None => Ok(()),
-            Some(_) => Err(Status::internal("it answered twice to one question")),
+            Some(_) => Err(Status::internal(
+                "it sent a second message in answer to a unary call",
+            )),
         }
     }
 
-    /// Reads on; `false` at the end.
+    /// Reads the next frame; `false` at the end.
     async fn more(&mut self) -> Result<bool, Status> {
         if self.ended {
             return Ok(false);
@@ -119,7 +121,7 @@ impl Messages {
     }
 }
 
-/// Writes the length of what follows it into the head of a message.
+/// Writes the frame header of a message whose first [`HEAD`] bytes are reserved for it.
 pub(crate) fn set_length(message: &mut [u8]) -> Result<(), Status> {
     let Some((head, body)) = message.split_first_chunk_mut::<HEAD>() else {
         return Err(cut_short());
@@ -142,5 +144,5 @@ fn ok(status: Status) -> Result<(), Status> {
 }
 
 fn cut_short() -> Status {
-    Status::internal("its answer ends in the middle")
+    Status::internal("its answer is truncated")
 }

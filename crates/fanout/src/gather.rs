@@ -1,5 +1,5 @@
-//! One reply of many: asks all nodes at once, waits for each no longer than the bound, and puts
-//! their replies after one another as they come.
+//! Merges unary replies: calls all nodes at once, waits for each no longer than the timeout, and
+//! concatenates their replies in the order of arrival.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use crate::contract::{Contract, Method};
 use crate::frames::{HEAD, Messages, set_length};
 use crate::merge::{NodeTag, TagError};
 
-/// The largest message a client takes.
-pub(crate) const MOST_BYTES: usize = 32 << 20;
+/// The largest message a client accepts.
+pub(crate) const MAX_MERGED_BYTES: usize = 32 << 20;
 
-/// One node, and its answer on the way.
-pub(crate) struct Asked {
+/// A call to one node whose answer is pending.
+pub(crate) struct NodeCall {
     pub(crate) tag: NodeTag,
     pub(crate) answer: BoxFuture<'static, Result<Response<Body>, Status>>,
 }
 
-/// How far a node's reply has come.
+/// The state of a node's reply.
 enum Reply {
     Whole(BytesMut),
-    /// More than its share of the one message all must fit in: it waits until the others are there.
+    /// Larger than its share of the merged message: read after all others.
     Large {
         length: usize,
         messages: Messages,
@@ -37,17 +37,17 @@ enum Reply {
 pub(crate) async fn gather(
     contract: &Contract,
     method: Method,
-    asked: Vec<Asked>,
-    bound: Duration,
+    calls: Vec<NodeCall>,
+    timeout: Duration,
 ) -> Bytes {
-    let began = tokio::time::Instant::now();
-    let share = MOST_BYTES / asked.len().max(1);
+    let started = tokio::time::Instant::now();
+    let share = MAX_MERGED_BYTES / calls.len().max(1);
     let mut merged = Merged::new(contract, method);
     let mut large = Vec::new();
-    let mut waiting: FuturesUnordered<_> = asked
+    let mut waiting: FuturesUnordered<_> = calls
         .into_iter()
-        .map(|Asked { tag, answer }| async move {
-            let reply = within(bound, first_look(answer, share)).await;
+        .map(|NodeCall { tag, answer }| async move {
+            let reply = within(timeout, read_first(answer, share)).await;
             (tag, reply)
         })
         .collect();
@@ -59,17 +59,17 @@ pub(crate) async fn gather(
         }
     }
 
-    // The smaller ones first: one that boasts takes no room from others.
+    // The smaller ones first, so that a node cannot reserve space by declaring a large length.
     large.sort_by_key(|(length, ..)| *length);
-    let mut room = merged.room();
+    let mut free = merged.free_bytes();
     let mut waiting = FuturesUnordered::new();
     for (length, tag, mut messages) in large {
-        if length > room {
+        if length > free {
             merged.add_failure(&tag, &does_not_fit(length));
             continue;
         }
-        room -= length;
-        let left = bound.saturating_sub(began.elapsed());
+        free -= length;
+        let left = timeout.saturating_sub(started.elapsed());
         waiting.push(async move {
             let reply = within(left, async { only_message(&mut messages, length).await }).await;
             (tag, reply)
@@ -84,12 +84,12 @@ pub(crate) async fn gather(
     merged.finish()
 }
 
-async fn first_look(
+async fn read_first(
     answer: BoxFuture<'static, Result<Response<Body>, Status>>,
     share: usize,
 ) -> Result<Reply, Status> {
     let mut messages = Messages::of(answer.await?)?;
-    match messages.length(MOST_BYTES).await? {
+    match messages.length(MAX_MERGED_BYTES).await? {
         None => Err(Status::internal("it ended the call without an answer")),
         Some(length) if length > share => Ok(Reply::Large { length, messages }),
         Some(length) => only_message(&mut messages, length).await.map(Reply::Whole),
@@ -103,34 +103,34 @@ async fn only_message(messages: &mut Messages, length: usize) -> Result<BytesMut
 }
 
 async fn within<T>(
-    bound: Duration,
+    timeout: Duration,
     work: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
-    match tokio::time::timeout(bound, work).await {
+    match tokio::time::timeout(timeout, work).await {
         Ok(done) => done,
-        Err(_) => Err(no_answer(bound)),
+        Err(_) => Err(no_answer(timeout)),
     }
 }
 
-pub(crate) fn no_answer(bound: Duration) -> Status {
-    let bound = Duration::from_millis(u64::try_from(bound.as_millis()).unwrap_or(u64::MAX));
+pub(crate) fn no_answer(timeout: Duration) -> Status {
+    let timeout = Duration::from_millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     Status::deadline_exceeded(format!(
         "no answer within {}",
-        humantime::format_duration(bound)
+        humantime::format_duration(timeout)
     ))
 }
 
 fn does_not_fit(length: usize) -> Status {
     Status::resource_exhausted(format!(
-        "its answer of {length} bytes does not fit into one message with the others'; ask it alone"
+        "its answer of {length} bytes does not fit into one message with the others'; call this node alone"
     ))
 }
 
 pub(crate) fn malformed() -> Status {
-    Status::internal("it sent something that is not an answer to this call")
+    Status::internal("it sent a message that is not an answer to this call")
 }
 
-/// The replies so far, as one message with its head.
+/// The replies merged so far, with a frame header.
 struct Merged<'a> {
     contract: &'a Contract,
     method: Method,
@@ -146,13 +146,13 @@ impl<'a> Merged<'a> {
         }
     }
 
-    fn room(&self) -> usize {
-        (MOST_BYTES + HEAD).saturating_sub(self.reply.len())
+    fn free_bytes(&self) -> usize {
+        (MAX_MERGED_BYTES + HEAD).saturating_sub(self.reply.len())
     }
 
     fn add(&mut self, tag: &NodeTag, reply: &[u8]) {
         let tagged = match self.contract.check(self.method, reply) {
-            Ok(()) => tag.tag_reply(reply, self.room()),
+            Ok(()) => tag.tag_reply(reply, self.free_bytes()),
             Err(malformed) => Err(malformed.into()),
         };
         match tagged {
@@ -167,7 +167,7 @@ impl<'a> Merged<'a> {
     }
 
     fn finish(mut self) -> Bytes {
-        // Cannot fail: there is a head, and what follows it is bounded.
+        // Cannot fail: the header is reserved, and the length is bounded.
         let _ = set_length(&mut self.reply);
         self.reply.into()
     }

@@ -1,5 +1,5 @@
-//! One stream of many: each node's messages in their order, those of different nodes as they
-//! arrive. Nothing is read ahead of whoever reads the stream.
+//! Merges streams: each node's messages in their order, those of different nodes as they arrive.
+//! Nothing is read ahead of the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +14,34 @@ use tonic::body::Body;
 
 use crate::contract::{Contract, Method};
 use crate::frames::{HEAD, Messages, set_length};
-use crate::gather::{Asked, MOST_BYTES, malformed, no_answer};
+use crate::gather::{MAX_MERGED_BYTES, NodeCall, malformed, no_answer};
 use crate::merge::NodeTag;
 
-/// No message of a stream is as large, but what many nodes may have in memory must be bounded.
-const LEAST_SHARE: usize = 1 << 20;
+/// The message size every node may use, however many nodes there are.
+const MIN_SHARE: usize = 1 << 20;
 
-/// Where the stream of one node is.
+/// The state of one node's stream.
 enum State {
-    Asked(Asked),
+    Pending(NodeCall),
     Reading(Messages, NodeTag),
     Ended,
 }
 
-/// The body of the merged stream; it ends with status OK when all nodes' streams have ended.
+/// Returns the body of the merged stream, which ends with status OK when all streams have ended.
 pub(crate) fn interleave(
     contract: &Arc<Contract>,
     method: Method,
-    asked: Vec<Asked>,
-    bound: Duration,
+    calls: Vec<NodeCall>,
+    timeout: Duration,
 ) -> Body {
-    let share = (MOST_BYTES / asked.len().max(1)).max(LEAST_SHARE);
-    let nodes: SelectAll<BoxStream<'static, Bytes>> = asked
+    let share = (MAX_MERGED_BYTES / calls.len().max(1)).max(MIN_SHARE);
+    let nodes: SelectAll<BoxStream<'static, Bytes>> = calls
         .into_iter()
-        .map(|asked| {
+        .map(|call| {
             let contract = Arc::clone(contract);
-            stream::unfold(State::Asked(asked), move |state| {
+            stream::unfold(State::Pending(call), move |state| {
                 let contract = Arc::clone(&contract);
-                async move { step(&contract, method, state, share, bound).await }
+                async move { step(&contract, method, state, share, timeout).await }
             })
             .boxed()
         })
@@ -56,21 +56,21 @@ pub(crate) fn interleave(
     ))
 }
 
-/// The next message of one node, and what comes after it.
+/// Returns the next message of one node and the state after it.
 async fn step(
     contract: &Contract,
     method: Method,
     state: State,
     share: usize,
-    bound: Duration,
+    timeout: Duration,
 ) -> Option<(Bytes, State)> {
     let (messages, tag) = match state {
         State::Ended => return None,
         State::Reading(messages, tag) => (Ok(messages), tag),
-        State::Asked(Asked { tag, answer }) => {
-            let answered = match tokio::time::timeout(bound, answer).await {
+        State::Pending(NodeCall { tag, answer }) => {
+            let answered = match tokio::time::timeout(timeout, answer).await {
                 Ok(response) => response.and_then(Messages::of),
-                Err(_) => Err(no_answer(bound)),
+                Err(_) => Err(no_answer(timeout)),
             };
             (answered, tag)
         }

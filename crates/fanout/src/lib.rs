@@ -1,11 +1,10 @@
-//! One call, many nodes: takes a call for other nodes, asks them with this node's certificate, and
-//! makes one answer of theirs.
+//! Fan-out: forwards a call to other nodes with this node's certificate and merges their answers.
 //!
 //! It works on bytes: a reply is tagged with the node it came from by appending a few bytes to it,
-//! and is never decoded. What another node sends is not trusted: it is checked against the
-//! contract's shape before it joins the answers of others, so that no node can break an answer that
-//! is not its own.
+//! and is never decoded. Answers of other nodes are not trusted: each is checked against the
+//! contract's shape before it is merged, so that no node can break the answer of another.
 
+mod chain;
 mod contract;
 mod dial;
 mod frames;

@@ -1,5 +1,5 @@
-//! How answers of many nodes become one: protobuf joins what stands twice in a message, so a node's
-//! name is added to its answer by appending it.
+//! Tagging of answers with their node: protobuf merges a field that occurs twice in a message, so
+//! the node's name is added to an answer by appending it.
 
 use tonic::Status;
 
@@ -15,11 +15,11 @@ const STATUS: u8 = 3;
 const STATUS_CODE: u8 = 1;
 const STATUS_MESSAGE: u8 = 2;
 
-/// Says of an answer which node it came from.
+/// The name of a node, encoded such that it can be appended to the node's answers.
 #[derive(Debug, Clone)]
 pub struct NodeTag {
     hostname: String,
-    /// A message that holds nothing but `metadata{hostname}`.
+    /// An encoded message with nothing but `metadata{hostname}`.
     bytes: Vec<u8>,
 }
 
@@ -40,14 +40,14 @@ impl NodeTag {
         &self.hostname
     }
 
-    /// What makes a streamed message this node's when it is appended to it.
+    /// The bytes that tag a streamed message when they are appended to it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// A reply with every message in it tagged, if that takes no more than `most` bytes. A reply
-    /// without any message gets one, so that the node's answer can be seen.
-    pub fn tag_reply(&self, reply: &[u8], most: usize) -> Result<Vec<u8>, TagError> {
+    /// Tags every message of a reply, if the result takes no more than `max` bytes. A reply
+    /// without messages gets one, so that the node appears in the answer.
+    pub fn tag_reply(&self, reply: &[u8], max: usize) -> Result<Vec<u8>, TagError> {
         let mut length = 0usize;
         let mut tagged_any = false;
         for field in Fields::of(reply) {
@@ -60,7 +60,7 @@ impl NodeTag {
                 }
                 _ => field.raw.len(),
             };
-            if length > most {
+            if length > max {
                 return Err(TagError::TooLarge);
             }
         }
@@ -83,7 +83,7 @@ impl NodeTag {
         Ok(tagged)
     }
 
-    /// The message of a node that failed: who it is and why, and nothing else.
+    /// Returns the message of a node that failed, with nothing but its name and status.
     pub fn failure(&self, status: &Status) -> Vec<u8> {
         let mut text = status.message().to_owned();
         if text.is_empty() {
@@ -102,7 +102,7 @@ impl NodeTag {
         message
     }
 
-    /// The same as a reply of its own.
+    /// Returns [`NodeTag::failure`] as a reply.
     pub fn failed_reply(&self, status: &Status) -> Vec<u8> {
         let mut reply = Vec::new();
         put_bytes(FIRST, &self.failure(status), &mut reply);
@@ -114,6 +114,6 @@ impl NodeTag {
 pub enum TagError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    #[error("it is too large")]
+    #[error("the tagged reply is too large")]
     TooLarge,
 }

@@ -1,4 +1,4 @@
-//! The request as it goes to another node: the caller's own words, and who they are from.
+//! Requests to other nodes: the caller's metadata, and on whose behalf they are sent.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use tonic::body::Body;
 
 use crate::target::Address;
 
-/// The node that forwards; whoever gets it answers for itself.
+/// The name of the forwarding node; a call with it is never forwarded again.
 pub const PROXY_FROM: &str = "proxyfrom";
-/// The role of the caller it forwards for. Only a node may send it.
+/// The role of the original caller. Only a node may send it.
 pub const FORWARDED_ROLE: &str = "mainstay-role";
-/// The caller's name, for the logs of the node that answers.
+/// The name of the original caller, for the logs of the node that answers.
 pub const FORWARDED_FOR: &str = "mainstay-caller";
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
-/// Said anew for every node, or not meant for it.
+/// Headers that are set anew for every node or not meant for it.
 const NOT_PASSED_ON: [&str; 7] = [
     "node",
     "nodes",
@@ -29,7 +29,7 @@ const NOT_PASSED_ON: [&str; 7] = [
     "host",
 ];
 
-/// For whom a node forwards.
+/// The original caller of a forwarded call.
 #[derive(Debug, Clone)]
 pub struct Asker {
     pub name: String,
@@ -41,8 +41,8 @@ pub struct Asker {
 pub(crate) struct Outgoing {
     path: PathAndQuery,
     headers: HeaderMap,
-    /// What only other nodes get to see.
-    introduction: HeaderMap,
+    /// Headers for other nodes only.
+    forwarding: HeaderMap,
 }
 
 impl Outgoing {
@@ -60,30 +60,30 @@ impl Outgoing {
         for name in NOT_PASSED_ON {
             passed.remove(name);
         }
-        let mut introduction = HeaderMap::new();
+        let mut forwarding = HeaderMap::new();
         for (name, value) in [
             (PROXY_FROM, own_name),
             (FORWARDED_ROLE, asker.role.as_str()),
             (FORWARDED_FOR, asker.name.as_str()),
         ] {
             let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
-                Status::internal(format!("{name} {value:?} cannot be told to other nodes"))
+                Status::internal(format!("{name} {value:?} is not a valid header value"))
             })?;
-            introduction.insert(HeaderName::from_static(name), value);
+            forwarding.insert(HeaderName::from_static(name), value);
         }
         Ok(Self {
             path,
             headers: passed,
-            introduction,
+            forwarding,
         })
     }
 
-    /// For another node, which may take no longer than `bound`.
+    /// Returns the request to another node, with a deadline after `timeout`.
     pub(crate) fn to(
         &self,
         address: &Address,
         body: Body,
-        bound: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Request<Body>, Status> {
         let uri = Uri::builder()
             .scheme("https")
@@ -93,16 +93,16 @@ impl Outgoing {
             .map_err(|_| Status::invalid_argument(format!("{address} is not an address")))?;
         let mut request = self.request(uri, body);
         let headers = request.headers_mut();
-        for (name, value) in &self.introduction {
+        for (name, value) in &self.forwarding {
             headers.insert(name, value.clone());
         }
-        if let Some(bound) = bound {
-            headers.insert(HeaderName::from_static(GRPC_TIMEOUT), grpc_timeout(bound));
+        if let Some(timeout) = timeout {
+            headers.insert(HeaderName::from_static(GRPC_TIMEOUT), grpc_timeout(timeout));
         }
         Ok(request)
     }
 
-    /// For this node itself.
+    /// Returns the request to this node itself.
     pub(crate) fn here(&self, body: Body) -> Request<Body> {
         self.request(Uri::from(self.path.clone()), body)
     }
@@ -117,13 +117,13 @@ impl Outgoing {
     }
 }
 
-/// At most eight digits.
-fn grpc_timeout(bound: Duration) -> HeaderValue {
-    let millis = bound.as_millis().max(1);
+/// Formats a `grpc-timeout`, which has at most eight digits.
+fn grpc_timeout(timeout: Duration) -> HeaderValue {
+    let millis = timeout.as_millis().max(1);
     let text = if millis < 100_000_000 {
         format!("{millis}m")
     } else {
-        format!("{}S", bound.as_secs().min(99_999_999))
+        format!("{}S", timeout.as_secs().min(99_999_999))
     };
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("99999999S"))
 }

@@ -1,5 +1,5 @@
-//! Connections to other nodes, kept and shared. A node that cannot be reached is left alone for a
-//! moment, longer each time, so that a dead node costs the next calls nothing.
+//! A pool of connections to other nodes. After a failed attempt the pool backs off from a node,
+//! longer each time, so that calls to a dead node fail at once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -21,19 +21,20 @@ use rustls::ClientConfig;
 use tonic::Status;
 use tonic::body::Body;
 
+use crate::chain::chain;
 use crate::dial::{Unreachable, Wire, dial};
 use crate::target::Address;
 
-/// A node serves this many calls and more on one connection; beyond it another one is opened.
+/// The number of concurrent calls on a connection before another one is opened.
 const CALLS_PER_CONNECTION: usize = 100;
-/// A connection nobody has used for so long is closed.
-const IDLE: Duration = Duration::from_secs(60);
-/// A connection may end while it is picked. A node that ends every new one, too, has failed.
-const RETRIES: u32 = 2;
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Callers choose the names; what is remembered of them is bounded.
-const MOST_PEERS: usize = 8192;
+/// The time after which an unused connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The number of retries when a connection closes before a request is sent on it.
+const MAX_RETRIES: u32 = 2;
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// Callers choose the names, so the number of remembered peers is bounded.
+const MAX_PEERS: usize = 8192;
 
 #[derive(Clone)]
 pub(crate) struct Pool(Arc<Inner>);
@@ -47,15 +48,15 @@ struct Inner {
 #[derive(Default)]
 struct Peer {
     connections: Vec<Connected>,
-    /// One attempt at a time, whoever waits for it.
+    /// The attempt to connect that all waiting calls share.
     attempt: Option<Attempt>,
-    pause: Option<Pause>,
+    backoff: Option<Backoff>,
 }
 
 type Attempt = Shared<BoxFuture<'static, Result<(), Unreachable>>>;
 
-struct Pause {
-    why: Unreachable,
+struct Backoff {
+    error: Unreachable,
     length: Duration,
     until: Instant,
 }
@@ -69,11 +70,11 @@ struct Connected {
 #[derive(Default)]
 struct Usage {
     calls: AtomicUsize,
-    /// Used since somebody last looked.
+    /// Nonzero if used since the last idle check.
     touched: AtomicUsize,
 }
 
-/// A place for one call on a connection.
+/// The share of one call in a connection.
 struct Lease(Arc<Usage>);
 
 impl Pool {
@@ -85,12 +86,13 @@ impl Pool {
         }))
     }
 
-    /// For connections made from now on.
+    /// Sets the TLS configuration of future connections.
     pub(crate) fn set_tls(&self, tls: Arc<ClientConfig>) {
         self.0.tls.store(tls);
     }
 
-    /// Connections that are there are made anew if this changes, so that it holds for them too.
+    /// Sets the revoked serial numbers; a change closes all connections, so that it applies to them
+    /// too.
     pub(crate) fn set_revoked(&self, revoked: BTreeSet<String>) {
         if **self.0.revoked.load() != revoked {
             self.0.revoked.store(Arc::new(revoked));
@@ -100,23 +102,26 @@ impl Pool {
         }
     }
 
-    /// Sends a request to a node that has to be reached within `bound`.
+    /// Sends a request to a node, connecting within `timeout`.
     pub(crate) async fn send(
         &self,
         address: &Address,
         mut request: Request<Body>,
-        bound: Duration,
+        timeout: Duration,
     ) -> Result<Response<Body>, Status> {
-        let began = Instant::now();
-        let mut retries = RETRIES;
+        let started = Instant::now();
+        let mut retries = MAX_RETRIES;
         loop {
-            let left = bound.saturating_sub(began.elapsed());
-            let (mut connected, lease) = self.lease(address, left, bound).await.map_err(told)?;
+            let left = timeout.saturating_sub(started.elapsed());
+            let (mut connected, lease) = self
+                .lease(address, left, timeout)
+                .await
+                .map_err(unavailable)?;
             match connected.sender.try_send_request(request).await {
                 Ok(response) => return Ok(response.map(|body| Leased::body(body, lease))),
                 Err(mut failed) => match failed.take_message() {
-                    // It has not been sent: the connection ended just before.
-                    Some(unsent) if retries > 0 && began.elapsed() < bound => {
+                    // Not sent: the connection closed just before.
+                    Some(unsent) if retries > 0 && started.elapsed() < timeout => {
                         retries -= 1;
                         request = unsent;
                     }
@@ -130,14 +135,14 @@ impl Pool {
         &self,
         address: &Address,
         left: Duration,
-        bound: Duration,
+        timeout: Duration,
     ) -> Result<(Connected, Lease), Unreachable> {
-        let began = Instant::now();
-        for _ in 0..=RETRIES {
+        let started = Instant::now();
+        for _ in 0..=MAX_RETRIES {
             let attempt = {
                 let mut peers = self.0.lock();
-                if peers.len() >= MOST_PEERS && !peers.contains_key(address) {
-                    forget_the_useless(&mut peers);
+                if peers.len() >= MAX_PEERS && !peers.contains_key(address) {
+                    remove_unused(&mut peers);
                 }
                 let peer = peers.entry(address.clone()).or_default();
                 if let Some(found) = peer.free_connection() {
@@ -146,38 +151,38 @@ impl Pool {
                 match &peer.attempt {
                     Some(attempt) => attempt.clone(),
                     None => {
-                        if let Some(pause) = &peer.pause
-                            && Instant::now() < pause.until
+                        if let Some(backoff) = &peer.backoff
+                            && Instant::now() < backoff.until
                         {
-                            return Err(pause.why.clone());
+                            return Err(backoff.error.clone());
                         }
-                        let attempt = self.attempt(address.clone(), bound);
+                        let attempt = self.attempt(address.clone(), timeout);
                         peer.attempt = Some(attempt.clone());
                         attempt
                     }
                 }
             };
-            match tokio::time::timeout(left.saturating_sub(began.elapsed()), attempt).await {
+            match tokio::time::timeout(left.saturating_sub(started.elapsed()), attempt).await {
                 Ok(connected) => connected?,
-                Err(_) => return Err(Unreachable::in_time(bound)),
+                Err(_) => return Err(Unreachable::timed_out(timeout)),
             }
         }
-        Err(Unreachable::because("it ends every connection at once"))
+        Err(Unreachable::because("it closes every connection at once"))
     }
 
-    /// Runs on its own: whoever asked first may go away while others still wait.
-    fn attempt(&self, address: Address, bound: Duration) -> Attempt {
+    /// Connects in a task of its own, because the first caller may cancel while others wait.
+    fn attempt(&self, address: Address, timeout: Duration) -> Attempt {
         let inner = Arc::clone(&self.0);
         let running = tokio::spawn(async move {
             let (tls, revoked) = (inner.tls.load_full(), inner.revoked.load_full());
-            let dialed = dial(&address, tls, &revoked, bound).await;
+            let dialed = dial(&address, tls, &revoked, timeout).await;
             let mut peers = inner.lock();
             let peer = peers.entry(address.clone()).or_default();
             peer.attempt = None;
             match dialed {
                 Ok((sender, wire)) => {
                     let usage = Arc::new(Usage::default());
-                    peer.pause = None;
+                    peer.backoff = None;
                     peer.connections.push(Connected {
                         sender,
                         usage: Arc::clone(&usage),
@@ -185,16 +190,16 @@ impl Pool {
                     tokio::spawn(keep(wire, usage, Arc::downgrade(&inner), address));
                     Ok(())
                 }
-                Err(why) => {
-                    peer.pause = Some(Pause::after(peer.pause.take(), why.clone()));
-                    Err(why)
+                Err(error) => {
+                    peer.backoff = Some(Backoff::after(peer.backoff.take(), error.clone()));
+                    Err(error)
                 }
             }
         });
         async move {
             running
                 .await
-                .unwrap_or_else(|_| Err(Unreachable::because("connecting failed")))
+                .unwrap_or_else(|_| Err(Unreachable::because("the attempt to connect was aborted")))
         }
         .boxed()
         .shared()
@@ -219,11 +224,11 @@ impl Peer {
     }
 }
 
-impl Pause {
-    fn after(earlier: Option<Self>, why: Unreachable) -> Self {
-        let length = earlier.map_or(FIRST_PAUSE, |pause| (pause.length * 2).min(LONGEST_PAUSE));
+impl Backoff {
+    fn after(earlier: Option<Self>, error: Unreachable) -> Self {
+        let length = earlier.map_or(MIN_BACKOFF, |backoff| (backoff.length * 2).min(MAX_BACKOFF));
         Self {
-            why,
+            error,
             length,
             until: Instant::now() + length,
         }
@@ -244,25 +249,31 @@ impl Drop for Lease {
     }
 }
 
-fn forget_the_useless(peers: &mut HashMap<Address, Peer>) {
+fn remove_unused(peers: &mut HashMap<Address, Peer>) {
     let now = Instant::now();
     peers.retain(|_, peer| {
         peer.connections
             .retain(|connected| !connected.sender.is_closed());
-        let paused = peer.pause.as_ref().is_some_and(|pause| now < pause.until);
-        !peer.connections.is_empty() || peer.attempt.is_some() || paused
+        let backing_off = peer
+            .backoff
+            .as_ref()
+            .is_some_and(|backoff| now < backoff.until);
+        !peer.connections.is_empty() || peer.attempt.is_some() || backing_off
     });
 }
 
-/// Drives a connection to its end, which comes when the node ends it or nobody uses it.
+/// Drives a connection until the node closes it or it has been idle for [`IDLE_TIMEOUT`].
 async fn keep(wire: Wire, usage: Arc<Usage>, pool: Weak<Inner>, address: Address) {
     let mut wire = std::pin::pin!(wire);
-    while tokio::time::timeout(IDLE, wire.as_mut()).await.is_err() {
+    while tokio::time::timeout(IDLE_TIMEOUT, wire.as_mut())
+        .await
+        .is_err()
+    {
         let touched = usage.touched.swap(0, Ordering::Relaxed) != 0;
         if touched || usage.calls.load(Ordering::Relaxed) > 0 {
             continue;
         }
-        // Without its sender the connection ends by itself.
+        // Dropping the last sender closes the connection.
         forget(&pool, &usage, &address);
     }
     forget(&pool, &usage, &address);
@@ -274,32 +285,24 @@ fn forget(pool: &Weak<Inner>, usage: &Arc<Usage>, address: &Address) {
     if let Some(peer) = peers.get_mut(address) {
         peer.connections
             .retain(|connected| !Arc::ptr_eq(&connected.usage, usage));
-        if peer.connections.is_empty() && peer.attempt.is_none() && peer.pause.is_none() {
+        if peer.connections.is_empty() && peer.attempt.is_none() && peer.backoff.is_none() {
             peers.remove(address);
         }
     }
 }
 
-// By value: it is what `map_err` hands over.
+// By value, as `map_err` passes it.
 #[allow(clippy::needless_pass_by_value)]
-fn told(why: Unreachable) -> Status {
-    Status::unavailable(why.to_string())
+fn unavailable(error: Unreachable) -> Status {
+    Status::unavailable(error.to_string())
 }
 
 fn lost(error: &hyper::Error) -> Status {
-    let why = explain(error).unwrap_or_else(|| {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            text = cause.to_string();
-            source = cause.source();
-        }
-        text
-    });
-    Status::unavailable(format!("the connection to it was lost: {why}"))
+    let reason = explain(error).unwrap_or_else(|| chain(error));
+    Status::unavailable(format!("the connection to it was lost: {reason}"))
 }
 
-/// An answer that holds its place on the connection until it has been read.
+/// An answer that counts as a call on its connection until it has been read.
 struct Leased {
     inner: Incoming,
     _lease: Lease,

@@ -1,4 +1,4 @@
-//! Which node is meant by a value of `node` or `nodes`.
+//! Parsing of the node names in the metadata `node` and `nodes`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,7 +16,7 @@ pub enum Host {
     Ip(IpAddr),
 }
 
-/// Where a node listens.
+/// The address a node listens on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
     pub host: Host,
@@ -31,8 +31,8 @@ pub struct BadTarget {
     shown: String,
 }
 
-/// The longest host name there can be.
-const MOST_NAME: usize = 253;
+/// The maximum length of a DNS name.
+const MAX_NAME_BYTES: usize = 253;
 
 impl Target {
     pub fn parse(text: &str) -> Result<Self, BadTarget> {
@@ -69,7 +69,7 @@ impl Target {
         Some(Self { host, port })
     }
 
-    /// Where it listens, if it is not told otherwise.
+    /// The address to connect to; `fleet_port` unless the client named a port.
     pub fn address(&self, fleet_port: u16) -> Address {
         Address {
             host: self.host.clone(),
@@ -96,7 +96,7 @@ fn is_host_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     // `10.1` is no name: resolvers read it as an address, and not as the one meant.
     let number = |label: &str| label.bytes().all(|b| b.is_ascii_digit());
-    name.len() <= MOST_NAME
+    name.len() <= MAX_NAME_BYTES
         && name.split('.').all(label)
         && !name.rsplit('.').next().is_some_and(number)
 }

@@ -1,8 +1,8 @@
-//! Protobuf on the wire: just enough to walk a message from field to field without knowing it.
+//! The protobuf wire format: enough to walk a message field by field without its schema.
 
-/// A message that no protobuf reader would accept.
+/// The error of a message that no protobuf decoder would accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a message of this contract")]
+#[error("not a message of this contract")]
 pub struct Malformed;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub(crate) enum Value<'a> {
 pub(crate) struct Field<'a> {
     pub(crate) number: u32,
     pub(crate) value: Value<'a>,
-    /// The field as it stands there, number and length included.
+    /// The encoded field, key and length included.
     pub(crate) raw: &'a [u8],
 }
 
-/// The fields of a message in the order they stand there; ends after the first one that is broken.
-/// Groups, which this contract has never used, count as broken.
+/// The fields of a message in order, up to the first malformed one. Groups, which this contract has
+/// never used, count as malformed.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
     fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for (index, &byte) in self.rest.iter().take(10).enumerate() {
-            // The tenth byte has room for one bit.
+            // The tenth byte holds one bit.
             if index == 9 && byte > 1 {
                 return Err(Malformed);
             }
@@ -99,7 +99,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Every value of a packed list is a whole varint.
+/// True if a packed list holds nothing but whole varints.
 pub(crate) fn is_packed_varints(mut list: &[u8]) -> bool {
     while !list.is_empty() {
         let mut fields = Fields { rest: list };
@@ -127,7 +127,7 @@ pub(crate) fn varint_length(value: usize) -> usize {
     bits.div_ceil(7) as usize
 }
 
-/// The field `number`, holding `bytes`.
+/// Appends the length-delimited field `number` with the contents `bytes`.
 pub(crate) fn put_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
     put_varint(bytes.len(), out);

@@ -13,7 +13,7 @@ thread_local! {
     static CONTRACT: Contract = real_contract();
 }
 
-/// Wire-like bytes: numbers that are field keys more often than chance has it.
+/// Bytes that are valid field keys more often than random ones.
 fn wire_like() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         any::<Vec<u8>>(),
@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn what_nodes_really_say_passes() {
+fn real_answers_pass_the_check() {
     let stat = SystemStatResponse {
         messages: vec![mainstay_api::machine::SystemStat {
             irq: (0..300).collect(),
@@ -95,7 +95,7 @@ fn what_nodes_really_say_passes() {
 }
 
 #[test]
-fn only_answers_that_say_where_they_are_from_can_be_merged() {
+fn only_answers_with_metadata_can_be_merged() {
     CONTRACT.with(|contract| {
         for (path, streams) in [
             ("/os.OSService/Processes", false),
@@ -121,7 +121,7 @@ fn only_answers_that_say_where_they_are_from_can_be_merged() {
 }
 
 #[test]
-fn no_contract_knows_no_method() {
+fn an_empty_contract_has_no_method() {
     assert!(
         Contract::from_descriptors(b"\xff\xff")
             .method("/os.OSService/Processes")

@@ -1,4 +1,4 @@
-//! The merge of answers, against the plain way of doing it: decode, merge, encode.
+//! The byte-level merge of answers compared with decoding, merging and encoding them.
 
 #![allow(clippy::unwrap_used)]
 

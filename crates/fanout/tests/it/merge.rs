@@ -1,4 +1,4 @@
-//! Bytes that are tagged and put after one another mean what decoded messages would.
+//! Concatenated tagged bytes decode to the merged messages.
 
 use mainstay_api::common::{Data, Metadata};
 use mainstay_api::google::rpc;
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_failure_says_who_and_why_and_nothing_else(name in ".{1,300}", code in 1..17i32, text in ".{1,300}") {
+    fn a_failure_holds_only_node_and_status(name in ".{1,300}", code in 1..17i32, text in ".{1,300}") {
         let status = Status::new(tonic::Code::from_i32(code), &text);
         let tag = NodeTag::new(&name);
         let metadata = Metadata {
@@ -111,8 +111,8 @@ proptest! {
     }
 
     #[test]
-    fn what_is_unknown_is_kept(name in "[a-z]{1,9}", reply in memory(), unknown in any::<Vec<u8>>()) {
-        // Field 900 of the reply, which nobody has defined.
+    fn unknown_fields_are_kept(name in "[a-z]{1,9}", reply in memory(), unknown in any::<Vec<u8>>()) {
+        // Field 900 of the reply, which no contract defines.
         let mut bytes = vec![0xa2, 0x38];
         prost::encoding::encode_varint(unknown.len() as u64, &mut bytes);
         bytes.extend_from_slice(&unknown);
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_or_outgrow_its_bound(bytes in any::<Vec<u8>>(), most in 0..200usize) {
+    fn no_bytes_cause_a_panic_or_exceed_the_maximum(bytes in any::<Vec<u8>>(), most in 0..200usize) {
         let tag = NodeTag::new("node");
         if let Ok(tagged) = tag.tag_reply(&bytes, most) {
             prop_assert!(tagged.len() <= most + tag.bytes().len() + 2);
@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn a_reply_that_would_grow_too_large_is_refused_before_it_is_made() {
+fn a_reply_that_would_grow_too_large_is_refused_before_it_is_built() {
     // Two bytes each, and each would get the tag.
     let many_empty = [0x0a, 0x00].repeat(1000);
     let tag = NodeTag::new(&"n".repeat(200));

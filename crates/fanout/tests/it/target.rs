@@ -1,10 +1,10 @@
-//! What a node may be called.
+//! Names of nodes.
 
 use mainstay_fanout::Target;
 use proptest::prelude::*;
 
 #[test]
-fn every_way_of_naming_a_node_is_understood() {
+fn names_addresses_and_ports_are_parsed() {
     for (text, address) in [
         ("node1", "node1:50000"),
         ("Node-1.Example.COM", "node-1.example.com:50000"),
@@ -22,7 +22,7 @@ fn every_way_of_naming_a_node_is_understood() {
 }
 
 #[test]
-fn nonsense_names_no_node() {
+fn malformed_names_are_refused() {
     let long = "a".repeat(64);
     let longer = "a.".repeat(200);
     for text in [
@@ -68,7 +68,7 @@ fn a_huge_value_is_not_repeated_in_the_error() {
 
 proptest! {
     #[test]
-    fn what_is_understood_is_understood_again(text in ".{0,40}|[a-z0-9.:\\[\\]-]{1,30}") {
+    fn a_parsed_name_parses_again_to_itself(text in ".{0,40}|[a-z0-9.:\\[\\]-]{1,30}") {
         if let Ok(target) = Target::parse(&text) {
             let address = target.address(50000).to_string();
             let again = Target::parse(&address).unwrap();
