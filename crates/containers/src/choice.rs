@@ -1,10 +1,10 @@
-//! Which container an id means.
+//! Selection of a container by id.
 
 use crate::container::Container;
 use crate::error::ContainerError;
 
-/// The container whose own id it is; else, of those that show this id, the one that runs, else the
-/// newest.
+/// Returns the container with this internal id; else, of those shown with this id, the running
+/// one, else the newest.
 pub(crate) fn choose<'a>(all: &'a [Container], id: &str) -> Result<&'a Container, ContainerError> {
     all.iter()
         .find(|container| container.internal_id == id)
@@ -16,7 +16,7 @@ pub(crate) fn choose<'a>(all: &'a [Container], id: &str) -> Result<&'a Container
         .ok_or_else(|| ContainerError::NotFound { id: id.to_owned() })
 }
 
-/// The instance of the same container before this one.
+/// Returns the instance of the same container before this one.
 pub(crate) fn before<'a>(
     all: &'a [Container],
     chosen: &Container,
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_one_is_meant_else_the_newest_and_its_own_id_always_means_it() {
+    fn an_id_selects_the_running_instance_else_the_newest_and_an_internal_id_its_own() {
         let all = [
             instance("first", false, 1),
             instance("second", true, 2),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_before_is_the_next_older_one() {
+    fn the_previous_instance_is_the_next_older_one() {
         let all = [
             instance("first", false, 1),
             instance("second", false, 2),

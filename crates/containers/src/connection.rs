@@ -1,7 +1,7 @@
-//! The way to a runtime's socket.
+//! The connection to a runtime's socket.
 //!
-//! Made when it is first needed, kept, and made again by itself when the runtime was restarted.
-//! Nothing waits longer than the patience given.
+//! It is opened on first use, kept, and reopened when the runtime was restarted. No call waits
+//! longer than its timeout.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use tonic::{Code, Response, Status};
 
 use crate::error::ContainerError;
 
-/// A runtime's answer may describe a thousand containers.
-pub(crate) const MOST_MESSAGE_BYTES: usize = 32 << 20;
+/// The largest answer accepted from a runtime, enough for a thousand containers.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     runtime: &'static str,
     socket: PathBuf,
-    /// The option of the configuration that says where the socket is.
+    /// The configuration key of the socket.
     option: String,
-    patience: Duration,
+    timeout: Duration,
     channel: OnceLock<Channel>,
 }
 
@@ -33,19 +33,19 @@ impl Connection {
         runtime: &'static str,
         socket: &Path,
         option: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         Self {
             runtime,
             socket: socket.to_owned(),
             option: option.to_owned(),
-            patience,
+            timeout,
             channel: OnceLock::new(),
         }
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     pub(crate) fn channel(&self) -> Channel {
@@ -60,31 +60,30 @@ impl Connection {
         self.channel.get_or_init(connect).clone()
     }
 
-    /// Waits for an answer, as long as the patience lasts. `what` was asked completes
-    /// "refused to …".
-    pub(crate) async fn ask<T>(
+    /// Waits for an answer within the timeout. `what` completes "refused to …".
+    pub(crate) async fn call<T>(
         &self,
         what: &'static str,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, ContainerError> {
-        self.ask_for(self.patience, what, call).await
+        self.call_within(self.timeout, what, call).await
     }
 
-    /// The same for what takes its time by its nature.
-    pub(crate) async fn ask_for<T>(
+    /// Waits for an answer within another timeout, for calls that take long by nature.
+    pub(crate) async fn call_within<T>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         what: &'static str,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, ContainerError> {
-        match tokio::time::timeout(patience, call).await {
+        match tokio::time::timeout(timeout, call).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => Err(self.failed(what, status)),
-            Err(_) => Err(self.silent(patience)),
+            Err(_) => Err(self.timed_out(timeout)),
         }
     }
 
-    pub(crate) fn silent(&self, waited: Duration) -> ContainerError {
+    pub(crate) fn timed_out(&self, waited: Duration) -> ContainerError {
         ContainerError::Silent {
             runtime: self.runtime,
             socket: self.socket.clone(),
@@ -93,8 +92,8 @@ impl Connection {
     }
 
     fn failed(&self, what: &'static str, status: Status) -> ContainerError {
-        // A status that the runtime sent has no source; one that stands for a lost or missing
-        // connection has what went wrong at the end of its chain.
+        // A status sent by the runtime has no source; one made for a failed connection has the
+        // root cause at the end of its chain.
         if status.source().is_none() && status.code() == Code::Unimplemented {
             return ContainerError::NotSpoken {
                 runtime: self.runtime,
@@ -123,7 +122,7 @@ impl Connection {
             runtime: self.runtime,
             socket: self.socket.clone(),
             option: self.option.clone(),
-            why: cause.to_string(),
+            reason: cause.to_string(),
             absent,
         }
     }

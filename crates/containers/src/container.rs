@@ -4,47 +4,47 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     pub namespace: String,
-    /// What people call it: its own id, `namespace/pod` for a sandbox, `namespace/pod:container`
-    /// inside one. Several may share it when a pod's container was started again.
+    /// The id shown to users: its own id, `namespace/pod` for a sandbox, `namespace/pod:container`
+    /// for a container of a pod. Instances of a restarted container share it.
     pub id: String,
     /// The id of the pod around it; `id` itself where there is none.
     pub pod_id: String,
     /// Its name in Kubernetes, else its id.
     pub name: String,
-    /// What the runtime calls it; always of one container only.
+    /// The id in the runtime, unique to one container.
     pub internal_id: String,
     /// The uid of the pod around it; empty where there is none.
     pub uid: String,
-    /// The tag it was made from, else the digest.
+    /// The tag of its image, else the digest.
     pub image: String,
-    /// 0 when nothing runs.
+    /// The PID on the host; 0 when nothing runs.
     pub pid: u32,
-    /// In the driver's own words, in capitals.
+    /// The state as the driver names it, in capitals.
     pub status: &'static str,
-    /// The name of its network namespace; empty when it has none of its own or a nameless one.
+    /// The name of its network namespace; empty if it has none of its own or one without a name.
     pub network_namespace: String,
     pub kind: Kind,
     pub running: bool,
-    /// Nanoseconds since the epoch; tells the instances of one container apart.
+    /// Nanoseconds since the epoch; differs between the instances of a container.
     pub created: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nobody but the runtime knows of it.
+    /// Not part of a pod.
     Plain,
-    /// What holds a pod together.
+    /// The sandbox of a pod.
     Sandbox,
     /// One of the containers of a pod.
     InPod,
 }
 
-/// What a container uses; zeros when nothing runs.
+/// CPU and memory usage of a container; zeros when nothing runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Working set: what is charged to it, less file cache that nobody used of late.
+    /// Working set: the charged memory without inactive file cache.
     pub memory_bytes: u64,
-    /// Since it began.
+    /// CPU time since it started.
     pub cpu_nanos: u64,
 }
 
@@ -57,7 +57,7 @@ impl Usage {
     }
 }
 
-/// The order in which they are shown: pods with what is in them, instances by age.
+/// Sorts containers for display: by pod, then by id, instances by age.
 pub(crate) fn sort(containers: &mut [Container]) {
     containers.sort_by(|a, b| {
         (a.pod_id.cmp(&b.pod_id))
@@ -67,7 +67,7 @@ pub(crate) fn sort(containers: &mut [Container]) {
     });
 }
 
-/// For tests: a plain container in which nothing runs.
+/// A stopped plain container, for tests.
 #[cfg(test)]
 pub(crate) fn sample(namespace: &str, id: &str) -> Container {
     Container {

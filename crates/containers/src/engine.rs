@@ -1,4 +1,4 @@
-//! The engine: which driver, on which socket, answers for a namespace.
+//! The engine: selects driver and socket for a namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,28 +18,28 @@ use crate::input::{check_id, check_namespace};
 use crate::log::{Instance, LogFile};
 use crate::restarts::Restarts;
 
-/// The namespace of the node's own workloads; no runtime of another's answers for it.
+/// The namespace of the node's own workloads, which no other runtime serves.
 const OWN: &str = "mainstay";
 
-/// Whose containers are meant.
+/// The driver that lists and restarts containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     Containerd,
     Cri,
 }
 
-/// Where the runtimes listen.
+/// The sockets of the runtimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sockets {
     pub containerd: PathBuf,
     pub cri: PathBuf,
-    /// Namespaces that a containerd of their own answers for.
+    /// Sockets of namespaces that another containerd serves.
     pub namespaces: BTreeMap<String, PathBuf>,
-    /// How long any of them may take to answer.
+    /// The time a runtime has to answer a call.
     pub timeout: Duration,
 }
 
-/// All containers that others run on this machine. Cheap to clone; connects when first asked.
+/// All containers of other runtimes on this machine. Cheap to clone; connects on first use.
 #[derive(Clone, Debug)]
 pub struct Containers(Arc<Runtimes>);
 
@@ -70,8 +70,8 @@ impl Containers {
         }))
     }
 
-    /// Every container of a namespace, those that have exited too; of every namespace if none is
-    /// named.
+    /// Lists the containers of a namespace, exited ones included; of all namespaces if `namespace`
+    /// is empty.
     pub async fn list(
         &self,
         namespace: &str,
@@ -80,7 +80,7 @@ impl Containers {
         self.0.list(namespace, driver).await
     }
 
-    /// The same containers with what they use.
+    /// Lists the containers of a namespace with their usage.
     pub async fn usage(
         &self,
         namespace: &str,
@@ -103,8 +103,8 @@ impl Containers {
         }
     }
 
-    /// Ends a container and starts it again. One of Kubernetes is only stopped, within its grace
-    /// period: its kubelet starts the next one.
+    /// Stops a container and starts it again. A container of Kubernetes is only stopped, within
+    /// its grace period: its kubelet starts the next one.
     pub async fn restart(
         &self,
         namespace: &str,
@@ -114,9 +114,9 @@ impl Containers {
         check_id(id)?;
         let all = self.0.choices(namespace, driver).await?;
         let container = in_one_namespace(&all, id)?.clone();
-        let turn = self.0.restarts.begin(&container)?;
+        let guard = self.0.restarts.begin(&container)?;
         let runtimes = Arc::clone(&self.0);
-        // Whoever asked may go away; the container is not left stopped because of that.
+        // In a task of its own: a caller that cancels must not leave the container stopped.
         let id = container.id.clone();
         let work = tokio::spawn(async move {
             let done = runtimes.restart(&container, driver).await;
@@ -127,13 +127,13 @@ impl Containers {
                     "container restarted"
                 );
             }
-            drop(turn);
+            drop(guard);
             done
         });
         work.await.map_err(|_| ContainerError::Interrupted { id })?
     }
 
-    /// Where the log of a container is.
+    /// Returns the log file of a container.
     pub async fn log(
         &self,
         namespace: &str,
@@ -180,7 +180,7 @@ impl Runtimes {
         }
     }
 
-    /// The containers among which one is to be chosen.
+    /// Lists the containers an id may refer to.
     async fn choices(
         &self,
         namespace: &str,
@@ -198,7 +198,7 @@ impl Runtimes {
             (Driver::Containerd, Kind::Plain) => {
                 self.of(&container.namespace).restart(container).await
             }
-            // Who made it has to know that it stopped.
+            // Through CRI, so that the kubelet learns that it stopped.
             _ => self.cri.stop(container).await,
         }
     }
@@ -207,8 +207,8 @@ impl Runtimes {
         self.namespaces.get(namespace).unwrap_or(&self.containerd)
     }
 
-    /// Every namespace there is, and who answers for it. A socket that does not exist at all is
-    /// passed over if there is another.
+    /// Returns all namespaces with the containerd that serves them. A socket that does not exist
+    /// is skipped if there is another.
     async fn everywhere(&self) -> Result<Vec<(String, &Containerd)>, ContainerError> {
         let mut names: BTreeSet<String> = self.namespaces.keys().cloned().collect();
         match self.containerd.namespaces().await {
@@ -246,8 +246,8 @@ fn check_namespace_or_none(namespace: &str) -> Result<(), ContainerError> {
     }
 }
 
-/// The answers of all namespaces. A socket that does not exist is passed over, unless that leaves
-/// nothing at all.
+/// Joins the answers of all namespaces. A socket that does not exist is skipped unless no other
+/// answered.
 fn joined<T>(answers: Vec<Result<Vec<T>, ContainerError>>) -> Result<Vec<T>, ContainerError> {
     let mut all = Vec::new();
     let mut absent = None;
@@ -268,7 +268,7 @@ fn joined<T>(answers: Vec<Result<Vec<T>, ContainerError>>) -> Result<Vec<T>, Con
     }
 }
 
-/// The container that is meant, if it is clear which.
+/// Returns the container `id` refers to, if it is in one namespace only.
 fn in_one_namespace<'a>(all: &'a [Container], id: &str) -> Result<&'a Container, ContainerError> {
     let namespaces: BTreeSet<&str> = all
         .iter()
@@ -290,7 +290,7 @@ mod tests {
     use crate::container::sample;
 
     #[test]
-    fn an_id_in_several_namespaces_is_not_guessed() {
+    fn an_id_in_several_namespaces_is_ambiguous() {
         let all = [sample("a", "web"), sample("b", "web"), sample("b", "db")];
         let error = in_one_namespace(&all, "web").unwrap_err().to_string();
         assert!(error.contains("(a, b); name one of them"), "{error}");
@@ -299,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_passed_over_only_beside_what_answers() {
+    fn an_absent_socket_is_skipped_only_if_another_answers() {
         let unreachable = |absent| {
             Err(ContainerError::Unreachable {
                 runtime: "containerd",
                 socket: PathBuf::new(),
                 option: String::new(),
-                why: String::new(),
+                reason: String::new(),
                 absent,
             })
         };

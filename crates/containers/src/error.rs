@@ -1,24 +1,25 @@
-//! What can go wrong with containers.
+//! Errors of the container drivers.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The reason a call about containers failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ContainerError {
     #[error("container {id:?} not found")]
     NotFound { id: String },
 
-    #[error("container {id:?} has no instance before this one, or it is removed already")]
+    #[error("container {id:?} has no instance before this one, or it was removed")]
     NoPrevious { id: String },
 
-    #[error("no container is named; set id as Containers shows it")]
+    #[error("id is empty; set it to a container id as listed by Containers")]
     NoId,
 
-    #[error("container id {id:?} is not valid; it has at most 512 bytes and no control characters")]
+    #[error("container id {id:?} is not valid; use at most 512 bytes without control characters")]
     InvalidId { id: String },
 
     #[error(
-        "namespace {namespace:?} is not valid; it is made of letters and digits, joined by single . _ or -, at most 76 in all"
+        "namespace {namespace:?} is not valid; use at most 76 letters and digits, joined by single . _ or -"
     )]
     InvalidNamespace { namespace: String },
 
@@ -31,20 +32,21 @@ pub enum ContainerError {
     Ambiguous { id: String, namespaces: Vec<String> },
 
     #[error(
-        "{runtime} cannot be reached at {}: {why}; is it running? Where its socket is, {option} in the configuration says",
+        "{runtime} cannot be reached at {}: {reason}; check that it runs, or set {option} in the configuration",
         .socket.display()
     )]
     Unreachable {
         runtime: &'static str,
         socket: PathBuf,
         option: String,
-        why: String,
-        /// There is nothing at all at the socket's path.
+        /// The root cause of the failed connection.
+        reason: String,
+        /// The socket does not exist.
         absent: bool,
     },
 
     #[error(
-        "what listens at {} does not speak {runtime}; switch it on there, or set {option} in the configuration",
+        "the server at {} does not speak {runtime}; enable it there, or set {option} in the configuration",
         .socket.display()
     )]
     NotSpoken {
@@ -71,23 +73,24 @@ pub enum ContainerError {
     Restarting { id: String },
 
     #[error(
-        "container {id:?} does not run; a container of Kubernetes starts only once, and its kubelet makes the next one"
+        "container {id:?} is not running; a container of Kubernetes starts only once, and its kubelet creates the next one"
     )]
     NotRunning { id: String },
 
-    #[error("container {id:?} belongs to Docker, which would take it for dead; use docker restart")]
+    #[error("container {id:?} belongs to Docker, which would see it as exited; use docker restart")]
     OfDocker { id: String },
 
-    #[error(
-        "container {id:?} has a terminal, and what it was attached to is gone; nothing was stopped"
-    )]
+    #[error("container {id:?} has a terminal whose client is gone; it was not stopped")]
     Detached { id: String },
 
-    #[error("container {id:?} did not end when it was killed")]
+    #[error("container {id:?} survived SIGKILL")]
     Unstoppable { id: String },
 
-    #[error("container {id:?} was stopped but could not be started again: {why}")]
-    NotStarted { id: String, why: String },
+    #[error("container {id:?} was stopped but could not be started again")]
+    NotStarted {
+        id: String,
+        source: Box<ContainerError>,
+    },
 
     #[error("container {id:?} has no log: {why}")]
     NoLog { id: String, why: NoLog },
@@ -96,14 +99,14 @@ pub enum ContainerError {
     Interrupted { id: String },
 }
 
-/// Why nobody keeps what a container writes.
+/// The reason a container has no log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoLog {
     #[error("it is the sandbox of a pod; name one of its containers, as namespace/pod:container")]
     Sandbox,
-    #[error("it was made without a log file")]
+    #[error("it was created without a log file")]
     NotAsked,
-    #[error("nothing runs in it, and containerd keeps no output of what ran before")]
+    #[error("it is not running, and containerd keeps no output of stopped containers")]
     NoTask,
     #[error(
         "its output is thrown away; start it with a log file, as ctr run --log-uri file:///PATH does"

@@ -1,8 +1,8 @@
-//! What an image is called: by a tag rather than by a digest.
+//! Names of images: a tag rather than a digest.
 
 use std::collections::HashMap;
 
-/// Whether a reference names a tag, so that nobody needs to look for one.
+/// True if a reference has a tag.
 pub(crate) fn has_tag(reference: &str) -> bool {
     let last = reference.rsplit('/').next().unwrap_or_default();
     !is_digest(reference) && !reference.contains('@') && last.contains(':')
@@ -12,12 +12,12 @@ fn is_digest(reference: &str) -> bool {
     reference.starts_with("sha256:") || reference.starts_with("sha512:")
 }
 
-/// Tags by everything else an image may be called.
+/// The tag of each image, by all its other names.
 #[derive(Debug, Default)]
 pub(crate) struct Tags(HashMap<String, String>);
 
 impl Tags {
-    /// `names` are all names of one image.
+    /// Adds an image by all its names.
     pub(crate) fn add<'a>(&mut self, names: impl IntoIterator<Item = &'a str> + Clone) {
         let tags = names.clone().into_iter().filter(|name| has_tag(name));
         let Some(tag) = tags.min() else { return };
@@ -26,7 +26,7 @@ impl Tags {
         }
     }
 
-    /// The tag of an image, else what it is called already.
+    /// Returns the tag of an image, else `reference` itself.
     pub(crate) fn name(&self, reference: &str) -> String {
         if has_tag(reference) {
             return reference.to_owned();

@@ -1,19 +1,20 @@
-//! What a caller may name: checked before any runtime is asked.
+//! Validation of ids and namespaces before any runtime is called.
 
 use crate::error::ContainerError;
 
-/// The longest namespace containerd takes.
-const MOST_NAMESPACE_BYTES: usize = 76;
+/// The longest namespace containerd accepts.
+const MAX_NAMESPACE_BYTES: usize = 76;
 /// More than the longest id of a container in a pod: names of 63, 253 and 63 bytes.
-const MOST_ID_BYTES: usize = 512;
+const MAX_ID_BYTES: usize = 512;
 
-/// As containerd has it: words of letters and digits, joined by single `.`, `_` or `-`.
+/// Checks a namespace by containerd's rule: words of letters and digits, joined by single `.`, `_`
+/// or `-`.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), ContainerError> {
     let words = |text: &str| {
         text.split(['.', '_', '-'])
             .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric()))
     };
-    if namespace.len() <= MOST_NAMESPACE_BYTES && words(namespace) {
+    if namespace.len() <= MAX_NAMESPACE_BYTES && words(namespace) {
         Ok(())
     } else {
         Err(ContainerError::InvalidNamespace {
@@ -26,16 +27,16 @@ pub(crate) fn check_id(id: &str) -> Result<(), ContainerError> {
     if id.is_empty() {
         return Err(ContainerError::NoId);
     }
-    if id.len() > MOST_ID_BYTES || id.chars().any(char::is_control) {
+    if id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
         return Err(ContainerError::InvalidId { id: shown(id) });
     }
     Ok(())
 }
 
-/// As much as is worth repeating.
+/// Shortens input for an error message.
 fn shown(text: &str) -> String {
-    const MOST_CHARS: usize = 80;
-    match text.char_indices().nth(MOST_CHARS) {
+    const MAX_CHARS: usize = 80;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_what_containerd_takes() {
+    fn namespaces_follow_the_rule_of_containerd() {
         for good in [
             "default",
             "k8s.io",
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_repeats_little_and_nothing_raw() {
+    fn an_error_quotes_only_the_beginning_of_long_input() {
         let error = check_id(&"x\u{7}".repeat(1_000_000))
             .unwrap_err()
             .to_string();

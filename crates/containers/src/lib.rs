@@ -1,9 +1,9 @@
-//! What other runtimes run on this machine: containers of containerd, and of Kubernetes through
-//! its container runtime interface (CRI).
+//! Containers of other runtimes on this machine: of containerd, and of Kubernetes through the
+//! container runtime interface (CRI).
 //!
-//! One engine, [`Containers`], over two drivers that give the same answers in the same words. It
-//! connects when it is first asked and again whenever it has to, bounds every wait, and never lets
-//! one container that cannot be read hide the others.
+//! One engine, [`Containers`], over two drivers that describe containers alike. It connects on
+//! first use and reconnects as needed, bounds every wait, and never lets one unreadable container
+//! hide the others.
 //!
 //! This crate knows nothing of the node's own API, keeps no state about containers, and changes
 //! none except by [`Containers::restart`].

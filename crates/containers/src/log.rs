@@ -1,10 +1,10 @@
-//! Where a container's log is.
+//! Log files of containers.
 
 use std::path::PathBuf;
 
 use crate::error::{ContainerError, NoLog};
 
-/// Whose log, when a container was started again.
+/// The instance of a restarted container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instance {
     /// The one that runs, else the newest.
@@ -17,11 +17,11 @@ pub enum Instance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFile {
     pub path: PathBuf,
-    /// Each line begins with its time.
+    /// True if each line begins with its time.
     pub timed: bool,
 }
 
-/// The log of a task whose standard output is `stdout`: a file, or the URI of one.
+/// Returns the log of a task whose standard output is `stdout`: a file, or the URI of one.
 pub(crate) fn of_output(id: &str, stdout: &str) -> Result<LogFile, ContainerError> {
     let none = |why| {
         Err(ContainerError::NoLog {
@@ -42,7 +42,7 @@ pub(crate) fn of_output(id: &str, stdout: &str) -> Result<LogFile, ContainerErro
     Ok(LogFile { path, timed: false })
 }
 
-/// The path of a URI: without a query, and with `%20` and the like undone.
+/// Returns the path of a URI without query and with percent escapes undone.
 fn unescaped(rest: &str) -> String {
     let path = rest.split(['?', '#']).next().unwrap_or_default();
     let mut bytes = Vec::with_capacity(path.len());

@@ -1,4 +1,4 @@
-//! The names of a container: what it is called depends on whether Kubernetes knows it.
+//! The names of a container, which depend on whether it is part of a pod.
 
 use std::collections::HashMap;
 
@@ -51,8 +51,8 @@ impl Names {
         }
     }
 
-    /// From the labels that containerd's CRI plugin gives its containers. One of a pod whose
-    /// labels tell too little keeps its own id as its name.
+    /// Derives the names from the labels that containerd's CRI plugin sets. A container of a pod
+    /// with incomplete labels keeps its id as its name.
     pub(crate) fn from_labels(internal_id: &str, labels: &HashMap<String, String>) -> Self {
         let label = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
         let kind = match label(KIND) {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_tell_pods_and_what_is_in_them() {
+    fn pods_and_their_containers_are_named_by_labels() {
         let pod = [
             (POD_NAMESPACE, "kube-system"),
             (POD_NAME, "dns-0"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_tell_too_little_leave_the_id() {
+    fn incomplete_labels_leave_the_id() {
         for few in [
             labels(&[]),
             labels(&[(KIND, "sandbox")]),

@@ -1,4 +1,4 @@
-//! Restarts that go on: one at a time for a container.
+//! Restarts in progress: one at a time per container.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,36 +11,36 @@ type Key = (String, String);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Restarts(Arc<Mutex<HashSet<Key>>>);
 
-/// Held while a container is restarted.
+/// Guard held while a container is restarted.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct RestartGuard {
     restarts: Restarts,
     key: Key,
 }
 
 impl Restarts {
-    pub(crate) fn begin(&self, container: &Container) -> Result<Turn, ContainerError> {
+    pub(crate) fn begin(&self, container: &Container) -> Result<RestartGuard, ContainerError> {
         let key = (container.namespace.clone(), container.internal_id.clone());
-        let mut going_on = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !going_on.insert(key.clone()) {
+        let mut in_progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !in_progress.insert(key.clone()) {
             return Err(ContainerError::Restarting {
                 id: container.id.clone(),
             });
         }
-        Ok(Turn {
+        Ok(RestartGuard {
             restarts: self.clone(),
             key,
         })
     }
 }
 
-impl Drop for Turn {
+impl Drop for RestartGuard {
     fn drop(&mut self) {
-        let mut going_on = self
+        let mut in_progress = self
             .restarts
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        going_on.remove(&self.key);
+        in_progress.remove(&self.key);
     }
 }

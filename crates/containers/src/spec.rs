@@ -1,4 +1,4 @@
-//! The few things that matter here of the description a runtime runs a container by.
+//! The parts of a container's OCI runtime specification that are used here.
 
 use serde::Deserialize;
 
@@ -23,13 +23,13 @@ struct Namespace {
 }
 
 impl Spec {
-    /// One that cannot be read tells nothing.
+    /// Parses a specification; a malformed one counts as empty.
     pub(crate) fn parse(json: &[u8]) -> Self {
         serde_json::from_slice(json).unwrap_or_default()
     }
 
-    /// The name under which the network namespace is kept, such as `cni-1f0c…`. One that is only
-    /// known by a process has none.
+    /// Returns the name of a bind-mounted network namespace, such as `cni-1f0c…`; empty for one that
+    /// exists only through a process.
     pub(crate) fn network_namespace(&self) -> String {
         let namespaces = self.linux.iter().flat_map(|linux| &linux.namespaces);
         namespaces

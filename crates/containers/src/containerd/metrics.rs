@@ -1,6 +1,6 @@
-//! What containerd measures, in the two forms it has: of cgroup v1 (hybrid machines too) and v2.
+//! Metrics of containerd in their two forms: cgroup v1 (also on hybrid machines) and v2.
 //!
-//! Only the numbers that are shown are decoded; a form that is not known measures nothing.
+//! Only the fields in use are decoded; an unknown form yields no usage.
 
 use prost::Message;
 use prost_types::Any;
@@ -44,7 +44,7 @@ mod v1 {
 
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct Memory {
-        /// With everything below it, as the charge is.
+        /// Includes child cgroups, as the charge does.
         #[prost(uint64, tag = "30")]
         pub(super) total_inactive_file: u64,
         #[prost(message, optional, tag = "33")]
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_tell_the_working_set_and_nanoseconds() {
+    fn both_forms_yield_working_set_and_nanoseconds() {
         let first = v1::Metrics {
             cpu: Some(v1::Cpu {
                 usage: Some(v1::CpuUsage { total_nanos: 77 }),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_are_where_containerd_puts_them() {
+    fn field_numbers_are_those_of_containerd() {
         // Memory is field 4; in it 13, whose key is 0x68, and 32, whose key is 0x80 0x02.
         let memory = [0x68, 5, 0x80, 0x02, 9];
         let mut bytes = vec![0x12, 2, 0x08, 3, 0x22, 5];

@@ -1,6 +1,6 @@
-//! The containerd driver: whatever containerd runs, in any of its namespaces.
+//! The containerd driver: containers of all containerd namespaces.
 //!
-//! A listing asks a fixed number of questions however many containers there are.
+//! A listing takes a fixed number of calls however many containers there are.
 
 mod metrics;
 mod record;
@@ -21,7 +21,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Response};
 use tracing::warn;
 
-use crate::connection::{Connection, MOST_MESSAGE_BYTES};
+use crate::connection::{Connection, MAX_MESSAGE_BYTES};
 use crate::container::{Container, Usage, sort};
 use crate::error::{ContainerError, NoLog};
 use crate::images::Tags;
@@ -40,10 +40,10 @@ impl Containerd {
 
     pub(crate) async fn namespaces(&self) -> Result<Vec<String>, ContainerError> {
         let mut client = NamespacesClient::new(self.connection.channel())
-            .max_decoding_message_size(MOST_MESSAGE_BYTES);
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let request = ListNamespacesRequest::default();
         let call = client.list(request);
-        let answer = self.connection.ask("list its namespaces", call).await?;
+        let answer = self.connection.call("list its namespaces", call).await?;
         Ok(answer.namespaces.into_iter().map(|n| n.name).collect())
     }
 
@@ -74,7 +74,7 @@ impl Containerd {
         let request = request(namespace, MetricsRequest::default())?;
         let metrics = self
             .connection
-            .ask("measure containers", tasks.metrics(request));
+            .call("measure containers", tasks.metrics(request));
         let (containers, metrics) = tokio::try_join!(self.list(namespace), metrics)?;
         let used: HashMap<String, Usage> = metrics
             .metrics
@@ -91,7 +91,7 @@ impl Containerd {
             .collect())
     }
 
-    /// Where the output of a container goes that Kubernetes does not know.
+    /// Returns the log file of a container that is not part of a pod.
     pub(crate) async fn log(&self, container: &Container) -> Result<LogFile, ContainerError> {
         let id = &container.id;
         let no_log = |why| ContainerError::NoLog {
@@ -111,9 +111,9 @@ impl Containerd {
 
     async fn records(&self, namespace: &str) -> Result<Vec<Record>, ContainerError> {
         let mut client = ContainersClient::new(self.connection.channel())
-            .max_decoding_message_size(MOST_MESSAGE_BYTES);
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let request = request(namespace, ListContainersRequest::default())?;
-        // As a stream, because descriptions are long and one message has a limit.
+        // As a stream, because specifications are long and the size of a message is limited.
         let read_all = async {
             let mut stream = client.list_stream(request).await?.into_inner();
             let mut records = Vec::new();
@@ -122,7 +122,7 @@ impl Containerd {
             }
             Ok(Response::new(records))
         };
-        self.connection.ask("list containers", read_all).await
+        self.connection.call("list containers", read_all).await
     }
 
     async fn tasks(&self, namespace: &str) -> Result<HashMap<String, Process>, ContainerError> {
@@ -130,7 +130,7 @@ impl Containerd {
         let request = request(namespace, ListTasksRequest::default())?;
         let answer = self
             .connection
-            .ask("list tasks", client.list(request))
+            .call("list tasks", client.list(request))
             .await?;
         Ok(answer
             .tasks
@@ -148,25 +148,25 @@ impl Containerd {
         let request = request(namespace, message)?;
         let answer = self
             .connection
-            .ask("show a task", client.get(request))
+            .call("show a task", client.get(request))
             .await;
         Ok(unless_missing(answer)?.and_then(|answer| answer.process))
     }
 
-    /// Images only give names; containers are listed without them too.
+    /// Returns the tags of all images. Without them containers are listed with digests.
     async fn tags(&self, namespace: &str) -> Tags {
         let listed = async {
             let mut client = ImagesClient::new(self.connection.channel())
-                .max_decoding_message_size(MOST_MESSAGE_BYTES);
+                .max_decoding_message_size(MAX_MESSAGE_BYTES);
             let request = request(namespace, ListImagesRequest::default())?;
             self.connection
-                .ask("list images", client.list(request))
+                .call("list images", client.list(request))
                 .await
         };
         let images = match listed.await {
             Ok(answer) => answer.images,
             Err(error) => {
-                warn!(%error, namespace, "images are shown by their digests");
+                warn!(%error, namespace, "cannot list images; showing digests");
                 return Tags::default();
             }
         };
@@ -186,7 +186,7 @@ impl Containerd {
     }
 
     fn tasks_client(&self) -> TasksClient<tonic::transport::Channel> {
-        TasksClient::new(self.connection.channel()).max_decoding_message_size(MOST_MESSAGE_BYTES)
+        TasksClient::new(self.connection.channel()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 }
 
@@ -200,7 +200,7 @@ fn request<T>(namespace: &str, message: T) -> Result<Request<T>, ContainerError>
     Ok(request)
 }
 
-/// What containerd does not know is no failure.
+/// Maps NOT_FOUND to `None`.
 fn unless_missing<T>(answer: Result<T, ContainerError>) -> Result<Option<T>, ContainerError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

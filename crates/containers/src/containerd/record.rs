@@ -1,4 +1,4 @@
-//! What containerd knows of a container whether it runs or not.
+//! The record containerd keeps of a container, running or not.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Keeps the little that is shown; a description may be long.
+    /// Keeps the fields that are shown; a specification may be long.
     pub(super) fn new(container: api::Container) -> Self {
         let spec = container
             .spec
@@ -56,7 +56,7 @@ impl Record {
             internal_id: self.internal_id,
             uid: names.uid,
             image: tags.name(&self.image),
-            // A task that has ended still tells the pid it had, which may be another's by now.
+            // An exited task still reports its PID, which may have been reused.
             pid: task.filter(|_| !ended).map_or(0, |task| task.pid),
             status: word(status),
             network_namespace: self.network_namespace,
@@ -67,7 +67,7 @@ impl Record {
     }
 }
 
-/// A container without a task is stopped: nothing runs in it.
+/// Returns the name of a state.
 fn word(status: Status) -> &'static str {
     match status {
         Status::Unknown => "UNKNOWN",

@@ -1,5 +1,5 @@
-//! Restarting a container that only containerd knows: its task is ended, and a new one made of the
-//! same description, root file system and output.
+//! Restart of a container that is not part of a pod: its task is stopped, and a new one created
+//! with the same specification, root file system and output.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -20,15 +20,16 @@ use nix::sys::signal::Signal;
 use tokio::net::unix::pipe;
 
 use super::{Containerd, request, unless_missing};
-use crate::connection::MOST_MESSAGE_BYTES;
+use crate::connection::MAX_MESSAGE_BYTES;
 use crate::container::Container;
 use crate::error::ContainerError;
 
-/// How long a container may take to end by itself.
+/// The time between the stop signal and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where an image's wish for another signal than SIGTERM is kept.
+/// The label with the stop signal of the image.
 const STOP_SIGNAL: &str = "io.containerd.image.config.stop-signal";
+/// The label of containers that Docker manages.
 const OF_DOCKER: &str = "com.docker/engine.bundle.path";
 
 impl Containerd {
@@ -42,29 +43,29 @@ impl Containerd {
             .task(&container.namespace, &container.internal_id)
             .await?;
         let streams = Streams::of(id, task.as_ref()).await?;
-        // Asked for before anything is stopped: what cannot be started again is left alone.
+        // Before anything is stopped: a container that could not be started again keeps running.
         let rootfs = self.rootfs(&container.namespace, &record).await?;
         if let Some(task) = task {
-            self.end(container, &record, &task).await?;
+            self.stop(container, &record, &task).await?;
         }
         self.start(container, rootfs, streams)
             .await
             .map_err(|error| ContainerError::NotStarted {
                 id: id.clone(),
-                why: error.to_string(),
+                source: Box::new(error),
             })
     }
 
     async fn record(&self, container: &Container) -> Result<Record, ContainerError> {
         let mut client = ContainersClient::new(self.connection.channel())
-            .max_decoding_message_size(MOST_MESSAGE_BYTES);
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let message = GetContainerRequest {
             id: container.internal_id.clone(),
         };
         let request = request(&container.namespace, message)?;
         let answer = self
             .connection
-            .ask("show a container", client.get(request))
+            .call("show a container", client.get(request))
             .await;
         unless_missing(answer)?
             .and_then(|answer| answer.container)
@@ -73,7 +74,7 @@ impl Containerd {
             })
     }
 
-    /// None where the description itself says where the root is.
+    /// Returns the mounts of the root file system; none if the specification names its root.
     async fn rootfs(&self, namespace: &str, record: &Record) -> Result<Vec<Mount>, ContainerError> {
         if record.snapshot_key.is_empty() {
             return Ok(Vec::new());
@@ -85,11 +86,11 @@ impl Containerd {
         };
         let call = client.mounts(request(namespace, message)?);
         let what = "show the container's root file system";
-        Ok(self.connection.ask(what, call).await?.mounts)
+        Ok(self.connection.call(what, call).await?.mounts)
     }
 
-    /// Ends the task, by force if it must be, and clears it away.
-    async fn end(
+    /// Stops the task, with SIGKILL after the grace period, and deletes it.
+    async fn stop(
         &self,
         container: &Container,
         record: &Record,
@@ -99,11 +100,11 @@ impl Containerd {
             self.resume(container).await?;
         }
         if task.status() != Status::Stopped {
-            let asked = self.signal(container, stop_signal(record)).await?;
-            if asked && !self.ended_within(container, GRACE).await? {
+            let signalled = self.signal(container, stop_signal(record)).await?;
+            if signalled && !self.exited_within(container, GRACE).await? {
                 let killed = self.signal(container, Signal::SIGKILL).await?;
-                let patience = self.connection.patience();
-                if killed && !self.ended_within(container, patience).await? {
+                let timeout = self.connection.timeout();
+                if killed && !self.exited_within(container, timeout).await? {
                     return Err(ContainerError::Unstoppable {
                         id: container.id.clone(),
                     });
@@ -115,8 +116,8 @@ impl Containerd {
         };
         let mut client = self.tasks_client();
         let call = client.delete(request(&container.namespace, message)?);
-        // Whoever started it may clear it away as well.
-        unless_missing(self.connection.ask("delete the old task", call).await)?;
+        // The client that started it may delete it as well.
+        unless_missing(self.connection.call("delete the old task", call).await)?;
         Ok(())
     }
 
@@ -126,10 +127,10 @@ impl Containerd {
         };
         let mut client = self.tasks_client();
         let call = client.resume(request(&container.namespace, message)?);
-        self.connection.ask("resume the container", call).await
+        self.connection.call("resume the container", call).await
     }
 
-    /// False if there is nothing left to be signalled.
+    /// Sends a signal; false if no process is left.
     async fn signal(&self, container: &Container, signal: Signal) -> Result<bool, ContainerError> {
         let message = KillRequest {
             container_id: container.internal_id.clone(),
@@ -138,11 +139,11 @@ impl Containerd {
         };
         let mut client = self.tasks_client();
         let call = client.kill(request(&container.namespace, message)?);
-        let answer = self.connection.ask("signal the container", call).await;
+        let answer = self.connection.call("signal the container", call).await;
         Ok(unless_missing(answer)?.is_some())
     }
 
-    async fn ended_within(
+    async fn exited_within(
         &self,
         container: &Container,
         time: Duration,
@@ -153,8 +154,8 @@ impl Containerd {
         };
         let mut client = self.tasks_client();
         let call = client.wait(request(&container.namespace, message)?);
-        let what = "wait for the container's end";
-        match unless_missing(self.connection.ask_for(time, what, call).await) {
+        let what = "wait for the container to exit";
+        match unless_missing(self.connection.call_within(time, what, call).await) {
             Ok(_) => Ok(true),
             Err(ContainerError::Silent { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -180,26 +181,27 @@ impl Containerd {
             ..CreateTaskRequest::default()
         };
         let call = client.create(request(namespace, message)?);
-        self.connection.ask("make a new task", call).await?;
+        self.connection.call("create a new task", call).await?;
         drop(held_open);
         let message = StartRequest {
             container_id: container.internal_id.clone(),
             ..StartRequest::default()
         };
         let call = client.start(request(namespace, message)?);
-        self.connection.ask("start the new task", call).await?;
+        self.connection.call("start the new task", call).await?;
         Ok(())
     }
 }
 
 fn stop_signal(record: &Record) -> Signal {
-    let wish = record.labels.get(STOP_SIGNAL).map(String::as_str);
+    let label = record.labels.get(STOP_SIGNAL).map(String::as_str);
     let number = |text: &str| Signal::try_from(text.parse::<i32>().ok()?).ok();
-    wish.and_then(|text| Signal::from_str(text).ok().or_else(|| number(text)))
+    label
+        .and_then(|text| Signal::from_str(text).ok().or_else(|| number(text)))
         .unwrap_or(Signal::SIGTERM)
 }
 
-/// Where input comes from and output goes to.
+/// Standard input and output of a task.
 #[derive(Debug, Default)]
 struct Streams {
     stdin: String,
@@ -209,15 +211,15 @@ struct Streams {
 }
 
 impl Streams {
-    /// Pipes belong to whoever started the container; those that are gone are left out.
+    /// Takes the streams of the old task, without FIFOs that its client has removed.
     async fn of(id: &str, task: Option<&Process>) -> Result<Self, ContainerError> {
         let Some(task) = task else {
             return Ok(Self::default());
         };
         let streams = Self {
-            stdin: unless_gone(&task.stdin).await,
-            stdout: unless_gone(&task.stdout).await,
-            stderr: unless_gone(&task.stderr).await,
+            stdin: unless_removed(&task.stdin).await,
+            stdout: unless_removed(&task.stdout).await,
+            stderr: unless_removed(&task.stderr).await,
             terminal: task.terminal,
         };
         if streams.terminal && streams.stdout.is_empty() {
@@ -226,8 +228,8 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Opens the pipes for reading, without reading. A new task waits until somebody has, and holds
-    /// them open by itself from then on; whoever read them before may be gone for long.
+    /// Opens the FIFOs for reading, without reading: a new task blocks until they have a reader, and
+    /// then holds them open itself. The client that read them may be gone.
     fn hold_open(&self) -> Vec<pipe::Receiver> {
         let pipes = [&self.stdout, &self.stderr].into_iter();
         pipes
@@ -237,7 +239,7 @@ impl Streams {
     }
 }
 
-async fn unless_gone(stream: &str) -> String {
+async fn unless_removed(stream: &str) -> String {
     let there =
         !Path::new(stream).is_absolute() || tokio::fs::try_exists(stream).await.unwrap_or(false);
     if there {
@@ -252,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_may_wish_for_another_signal() {
+    fn the_stop_signal_of_the_image_is_used_if_valid() {
         let record = |wish: &str| Record {
             labels: [(STOP_SIGNAL.to_owned(), wish.to_owned())].into(),
             ..Record::default()

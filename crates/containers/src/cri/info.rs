@@ -1,5 +1,5 @@
-//! What a runtime adds to its answers in its own words, as JSON. containerd and CRI-O agree on the
-//! names used here.
+//! Details that a runtime adds to its answers as JSON. containerd and CRI-O agree on the fields used
+//! here.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::spec::Spec;
 pub(super) struct Info {
     #[serde(default)]
     pub(super) pid: u32,
-    /// Only of a sandbox.
+    /// Set for sandboxes only.
     #[serde(default)]
     pub(super) image: String,
     #[serde(rename = "runtimeSpec", default)]
@@ -19,7 +19,7 @@ pub(super) struct Info {
 }
 
 impl Info {
-    /// One that cannot be read tells nothing.
+    /// Parses the details; malformed ones count as empty.
     pub(super) fn parse(info: &HashMap<String, String>) -> Self {
         info.get("info")
             .and_then(|json| serde_json::from_str(json).ok())
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_tells_pid_image_and_network_or_nothing() {
+    fn pid_image_and_network_are_read_or_left_empty() {
         let of = |json: &str| Info::parse(&[("info".to_owned(), json.to_owned())].into());
         let info = of(
             r#"{"pid":7,"image":"a/pause:3","runtimeSpec":{"linux":{"namespaces":

@@ -1,4 +1,4 @@
-//! Listing pods and what is in them.
+//! Listing of pods and their containers.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ use crate::error::ContainerError;
 use crate::images::{Tags, has_tag};
 use crate::names::Names;
 
-/// So many are asked for at once.
-const AT_ONCE: usize = 16;
+/// The number of concurrent status calls.
+const MAX_CONCURRENT: usize = 16;
 
 impl Cri {
     pub(crate) async fn list(&self) -> Result<Vec<Container>, ContainerError> {
         let (pods, inside) = self.all().await?;
         let untagged = inside.iter().any(|container| !has_tag(image(container)));
-        // A container that does not run has no process to tell of; a sandbox has its image.
+        // A stopped container has no PID; a stopped sandbox still has its image.
         let pod_ids = pods.iter().map(|pod| pod.id.clone()).collect();
         let running = inside
             .iter()
@@ -36,7 +36,7 @@ impl Cri {
         Ok(assembled(&pods, &inside, &infos, &tags))
     }
 
-    /// What it takes to choose one: without images, processes and networks.
+    /// Lists the containers without images, PIDs and networks: enough to select one.
     pub(crate) async fn brief_list(&self) -> Result<Vec<Container>, ContainerError> {
         let (pods, inside) = self.all().await?;
         Ok(assembled(&pods, &inside, &HashMap::new(), &Tags::default()))
@@ -47,39 +47,39 @@ impl Cri {
         let pods = pods.list_pod_sandbox(ListPodSandboxRequest::default());
         let inside = inside.list_containers(ListContainersRequest::default());
         let (pods, inside) = tokio::try_join!(
-            self.connection.ask("list pods", pods),
-            self.connection.ask("list containers", inside),
+            self.connection.call("list pods", pods),
+            self.connection.call("list containers", inside),
         )?;
         Ok((pods.items, inside.containers))
     }
 
-    /// What else is known, by id. What cannot be told, or not in time, is left out: the containers
-    /// are listed all the same.
+    /// Returns the runtime's details by id, without those that fail or come too late: the
+    /// containers are listed all the same.
     async fn infos(&self, pods: Vec<String>, running: Vec<String>) -> HashMap<String, Info> {
         let (client, other) = (self.runtime(), self.runtime());
         let pods = stream::iter(pods).map(move |id| pod_info(client.clone(), id));
         let running = stream::iter(running).map(move |id| container_info(other.clone(), id));
-        let mut told = stream::select(
-            pods.buffer_unordered(AT_ONCE),
-            running.buffer_unordered(AT_ONCE),
+        let mut received = stream::select(
+            pods.buffer_unordered(MAX_CONCURRENT),
+            running.buffer_unordered(MAX_CONCURRENT),
         );
         let mut infos = HashMap::new();
-        let all_told = async {
-            while let Some(one) = told.next().await {
+        let receive_all = async {
+            while let Some(one) = received.next().await {
                 infos.extend(one);
             }
         };
-        let told_in_time = tokio::time::timeout(self.connection.patience(), all_told).await;
-        if told_in_time.is_err() {
+        let in_time = tokio::time::timeout(self.connection.timeout(), receive_all).await;
+        if in_time.is_err() {
             warn!(
-                told = infos.len(),
-                "containers are listed without their pids: CRI is slow"
+                received = infos.len(),
+                "CRI timed out; listing containers without PIDs"
             );
         }
         infos
     }
 
-    /// Images only give names; containers are listed without them too.
+    /// Returns the tags of all images. Without them containers are listed with digests.
     async fn tags(&self, needed: bool) -> Tags {
         let mut tags = Tags::default();
         if !needed {
@@ -87,14 +87,14 @@ impl Cri {
         }
         let mut client = self.images();
         let call = client.list_images(ListImagesRequest::default());
-        match self.connection.ask("list images", call).await {
+        match self.connection.call("list images", call).await {
             Ok(answer) => {
                 for image in &answer.images {
                     let names = image.repo_tags.iter().chain(&image.repo_digests);
                     tags.add(names.chain([&image.id]).map(String::as_str));
                 }
             }
-            Err(error) => warn!(%error, "images are shown by their digests"),
+            Err(error) => warn!(%error, "cannot list images; showing digests"),
         }
         tags
     }

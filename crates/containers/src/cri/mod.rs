@@ -1,7 +1,7 @@
-//! The CRI driver: the pods and containers of Kubernetes, whichever runtime runs them.
+//! The CRI driver: pods and containers of Kubernetes, under any runtime.
 //!
-//! The interface tells process ids and network namespaces only one by one, and only in a part of
-//! the answer that is the runtime's own. Asked for are those that may have any, some at a time.
+//! CRI reports PIDs and network namespaces only container by container, in the part of the answer
+//! that each runtime defines. They are requested for running containers only, a few at a time.
 
 mod info;
 mod list;
@@ -19,7 +19,7 @@ use mainstay_container_clients::cri::{
 use tonic::transport::Channel;
 
 use crate::cgroup::Hierarchies;
-use crate::connection::{Connection, MOST_MESSAGE_BYTES};
+use crate::connection::{Connection, MAX_MESSAGE_BYTES};
 use crate::container::{Container, Kind, Usage};
 use crate::error::{ContainerError, NoLog};
 use crate::log::LogFile;
@@ -27,10 +27,10 @@ use crate::log::LogFile;
 /// The only namespace Kubernetes uses.
 pub(crate) const KUBERNETES: &str = "k8s.io";
 
-/// How long a container may take to end when its pod does not say.
+/// The grace period of a container whose pod sets none.
 const GRACE: Duration = Duration::from_secs(10);
-/// Where a kubelet notes the grace period of a container's pod, in seconds.
-const GRACE_NOTE: &str = "io.kubernetes.pod.terminationGracePeriod";
+/// The annotation with the grace period of the pod, in seconds.
+const GRACE_ANNOTATION: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 #[derive(Debug)]
 pub(crate) struct Cri {
@@ -45,7 +45,7 @@ impl Cri {
     pub(crate) async fn usage(&self) -> Result<Vec<(Container, Usage)>, ContainerError> {
         let mut client = self.runtime();
         let stats = client.list_container_stats(ListContainerStatsRequest::default());
-        let stats = self.connection.ask("measure containers", stats);
+        let stats = self.connection.call("measure containers", stats);
         let (containers, stats) = tokio::try_join!(self.list(), stats)?;
         let used: HashMap<String, Usage> = stats.stats.into_iter().filter_map(measured).collect();
         let sandboxes = sandbox_usage(&containers).await;
@@ -62,8 +62,8 @@ impl Cri {
             .collect())
     }
 
-    /// Stops a container within its grace period, or a pod's sandbox with all that is in it. A
-    /// container starts only once here: its kubelet makes the next one.
+    /// Stops a container within its grace period, or a sandbox with all its containers. A container
+    /// of Kubernetes starts only once: its kubelet creates the next one.
     pub(crate) async fn stop(&self, container: &Container) -> Result<(), ContainerError> {
         if !container.running {
             return Err(ContainerError::NotRunning {
@@ -75,26 +75,26 @@ impl Cri {
             let request = StopPodSandboxRequest {
                 pod_sandbox_id: container.internal_id.clone(),
             };
-            let patience = self.connection.patience() + GRACE;
+            let timeout = self.connection.timeout() + GRACE;
             let call = client.stop_pod_sandbox(request);
             self.connection
-                .ask_for(patience, "stop the pod", call)
+                .call_within(timeout, "stop the pod", call)
                 .await?;
             return Ok(());
         }
         let status = self.status(container).await?;
-        let note = status.annotations.get(GRACE_NOTE);
-        let grace = note
+        let annotation = status.annotations.get(GRACE_ANNOTATION);
+        let grace = annotation
             .and_then(|seconds| seconds.parse().ok())
             .map_or(GRACE, Duration::from_secs);
         let request = StopContainerRequest {
             container_id: container.internal_id.clone(),
             timeout: i64::try_from(grace.as_secs()).unwrap_or(i64::MAX),
         };
-        let patience = self.connection.patience().saturating_add(grace);
+        let timeout = self.connection.timeout().saturating_add(grace);
         let call = client.stop_container(request);
         self.connection
-            .ask_for(patience, "stop the container", call)
+            .call_within(timeout, "stop the container", call)
             .await?;
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Cri {
         };
         let mut client = self.runtime();
         let call = client.container_status(request);
-        match self.connection.ask("show a container", call).await {
+        match self.connection.call("show a container", call).await {
             Ok(answer) => answer.status.ok_or_else(not_found),
             Err(ContainerError::Refused { status, .. })
                 if status.code() == tonic::Code::NotFound =>
@@ -140,12 +140,12 @@ impl Cri {
 
     fn runtime(&self) -> RuntimeServiceClient<Channel> {
         RuntimeServiceClient::new(self.connection.channel())
-            .max_decoding_message_size(MOST_MESSAGE_BYTES)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     fn images(&self) -> ImageServiceClient<Channel> {
         ImageServiceClient::new(self.connection.channel())
-            .max_decoding_message_size(MOST_MESSAGE_BYTES)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 }
 
