@@ -1,8 +1,8 @@
-//! Which of root's powers an executable in a cell keeps.
+//! Capabilities that an executable in a cell keeps.
 //!
-//! For root they are what the bounding set leaves. Another user has none of them, unless they were
-//! asked for by name. Whoever may make a user namespace has all of them in it, over what is in it;
-//! the default profile of system calls refuses that.
+//! Root has those in the bounding set. Another user has none, unless they were requested by name.
+//! A process that may create a user namespace has all of them inside it; the default seccomp
+//! profile refuses that.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -16,24 +16,24 @@ use rustix::thread::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What root in a cell has without asking.
+/// The default capabilities of root in a cell.
 ///
-/// A cell works on the host's own files, as the user it runs as; what keeps it from the rest of the
-/// machine are its namespaces and a small `/dev` of its own. So:
+/// A cell works on the host's own files, as the user it runs as; its namespaces and a minimal `/dev`
+/// keep it from the rest of the machine. Therefore:
 ///
 /// - `CHOWN`, `DAC_OVERRIDE`, `FOWNER`, `FSETID`: root's ordinary handling of files. They reach no
 ///   more than `SETUID` does, and without them no installer and no daemon works.
-/// - `SETUID`, `SETGID`, `SETPCAP`, `SYS_CHROOT`: how daemons give up power.
-/// - `KILL`: reaches what the cell can see; that is itself, unless it shares the host's processes.
-/// - `NET_BIND_SERVICE`: the low ports of the network that the cell is in.
-/// - `AUDIT_WRITE`: logins fail without it where auditing is on. The kernel adds to each entry who
-///   wrote it.
+/// - `SETUID`, `SETGID`, `SETPCAP`, `SYS_CHROOT`: how daemons drop privileges.
+/// - `KILL`: reaches the processes of the cell's PID namespace.
+/// - `NET_BIND_SERVICE`: ports below 1024 of the cell's network namespace.
+/// - `AUDIT_WRITE`: logins fail without it where auditing is on. The kernel adds the writer to each
+///   entry.
 ///
-/// Container runtimes keep up to three more, which have to be asked for here:
+/// Container runtimes keep up to three more, which have to be requested here:
 ///
 /// - `MKNOD`: a node in any directory of the host would open the host's disks.
-/// - `SETFCAP`: what installers put on files of their container would here be on files of the host,
-///   with capabilities that the cell itself does not have, and stay when the cell is gone.
+/// - `SETFCAP`: file capabilities would be set on files of the host, beyond those of the cell, and
+///   outlive it.
 /// - `NET_RAW`: forges packets of the neighbours on a bridge; `ping` works without.
 pub const DEFAULT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
@@ -47,41 +47,41 @@ pub const DEFAULT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::NET_BIND_SERVICE)
     .union(CapabilitySet::AUDIT_WRITE);
 
-/// What is asked for beyond the default.
+/// Capabilities requested in addition to the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     all: bool,
     named: CapabilitySet,
 }
 
-/// What an executable gets, worked out before it is born.
+/// The capabilities of an executable, computed before the fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
-    /// The most that it and everything it starts will ever have.
+    /// The bounding set.
     kept: u64,
-    /// What it has even when it is not root.
+    /// The ambient set: what a user other than root has.
     ambient: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum CapabilityError {
-    #[error("{shown:?} is no capability; write names as CAP_NET_ADMIN or net_admin, or ALL")]
+    #[error("unknown capability {shown:?}; write names as CAP_NET_ADMIN or net_admin, or ALL")]
     Unknown { shown: String },
-    #[error("this node does not have {missing} itself; leave it out, or start the node with it")]
+    #[error("this node lacks {missing}; leave it out, or start the node with it")]
     NotHeld { missing: String },
     #[error("cannot read the capabilities of this node")]
     Unreadable(#[source] Errno),
 }
 
 impl Capabilities {
-    pub const NONE_MORE: Self = Self {
+    pub const NONE: Self = Self {
         all: false,
         named: CapabilitySet::empty(),
     };
 
-    /// Reads names in any case, with or without `CAP_`, and `ALL`.
+    /// Parses names in any case, with or without `CAP_`, and `ALL`.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, CapabilityError> {
-        let mut asked = Self::NONE_MORE;
+        let mut asked = Self::NONE;
         for name in names {
             if name.eq_ignore_ascii_case("ALL") {
                 asked.all = true;
@@ -92,11 +92,11 @@ impl Capabilities {
         Ok(asked)
     }
 
-    /// What of it this process can give. One of the default or of all that it does not have, or
-    /// that the kernel does not know, is left out; one that was asked for by name is an error.
+    /// Computes what this process can grant. A capability of the default set or of `ALL` that it
+    /// lacks is left out; one that was requested by name is an error.
     pub fn grant(self) -> Result<Granted, CapabilityError> {
         static HELD: OnceLock<io::Result<CapabilitySet>> = OnceLock::new();
-        // A daemon does not gain any, and has no reason to drop one.
+        // A running daemon neither gains nor drops any.
         let held = HELD.get_or_init(held);
         self.grant_from((*held).map_err(CapabilityError::Unreadable)?)
     }
@@ -116,15 +116,15 @@ impl Capabilities {
 }
 
 impl Granted {
-    /// Leaves the process that is about to execute something with no more than this, for good.
+    /// Drops all other capabilities of the calling process, irrevocably, before its exec.
     ///
-    /// `change_user` is called in between: before, it would take away what is needed here; after,
-    /// it could not be done. Nothing is allocated, so a forked process may call it.
+    /// Calls `change_user` in between: earlier it would drop capabilities that are needed here,
+    /// later it would lack those it needs. Allocates nothing, so a forked process may call it.
     pub fn drop_to(self, change_user: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let kept = CapabilitySet::from_bits_retain(self.kept);
         for capability in each_possible().filter(|one| !kept.contains(*one)) {
             match remove_capability_from_bounding_set(capability) {
-                // Beyond the last one that the kernel knows.
+                // Beyond the last capability of this kernel.
                 Err(Errno::INVAL) => break,
                 removed => removed?,
             }
@@ -132,9 +132,9 @@ impl Granted {
         set_keep_capabilities(true)?;
         change_user()?;
 
-        // Root gets back at exec what the bounding set leaves, and needs no more; whatever was
-        // inheritable would only let files with capabilities add to it. Anybody else has after
-        // exec what is ambient, and only what is inheritable can be.
+        // Root regains the bounding set at exec; inheritable capabilities would only let file
+        // capabilities add to it. Another user has the ambient set after exec, which must be
+        // inheritable.
         let ambient = CapabilitySet::from_bits_retain(self.ambient);
         let (own, inheritable) = if geteuid().is_root() {
             (kept, CapabilitySet::empty())
@@ -157,7 +157,7 @@ impl Granted {
     }
 }
 
-/// What this process could hand on.
+/// The capabilities that this process can pass on.
 fn held() -> io::Result<CapabilitySet> {
     let mut held = capabilities(None)?.permitted;
     for capability in each_known() {
@@ -168,7 +168,7 @@ fn held() -> io::Result<CapabilitySet> {
     Ok(held)
 }
 
-/// Also those that have no name here.
+/// All capability bits, named here or not.
 fn each_possible() -> impl Iterator<Item = CapabilitySet> {
     (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number))
 }
@@ -180,11 +180,11 @@ fn each_known() -> impl Iterator<Item = CapabilitySet> {
 }
 
 fn by_name(name: &str) -> Result<CapabilitySet, CapabilityError> {
-    const LONGEST: usize = 40;
+    const MAX_NAME_BYTES: usize = 40;
     let unknown = || CapabilityError::Unknown {
-        shown: name.chars().take(LONGEST).collect(),
+        shown: name.chars().take(MAX_NAME_BYTES).collect(),
     };
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_BYTES {
         return Err(unknown());
     }
     let upper = name.to_ascii_uppercase();
@@ -214,16 +214,16 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_in_any_case_with_or_without_their_prefix() {
+    fn names_parse_in_any_case_with_or_without_prefix() {
         for name in ["CAP_NET_ADMIN", "net_admin", "Cap_Net_Admin"] {
             assert_eq!(asked(&[name]).named, CapabilitySet::NET_ADMIN);
         }
         assert!(asked(&["chown", "all"]).all);
-        assert_eq!(asked(&[]), Capabilities::NONE_MORE);
+        assert_eq!(asked(&[]), Capabilities::NONE);
     }
 
     #[test]
-    fn what_is_no_capability_is_named() {
+    fn an_unknown_capability_is_named_in_the_error() {
         let long = "x".repeat(1 << 20);
         for bad in [
             "",
@@ -246,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_by_name_has_to_be_there() {
+    fn only_capabilities_requested_by_name_must_be_held() {
         let held = CapabilitySet::CHOWN | CapabilitySet::NET_ADMIN;
-        let granted = Capabilities::NONE_MORE.grant_from(held).unwrap();
+        let granted = Capabilities::NONE.grant_from(held).unwrap();
         assert_eq!(
             (granted.kept, granted.ambient),
             (CapabilitySet::CHOWN.bits(), 0)
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_opens_no_device_and_no_kernel() {
+    fn the_default_set_reaches_neither_devices_nor_the_kernel() {
         for never in [
             "MKNOD",
             "SETFCAP",
@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".{0,60}") {
+        fn parsing_any_text_does_not_panic(text in ".{0,60}") {
             let _ = Capabilities::parse([text.as_str()]);
         }
     }

@@ -1,5 +1,6 @@
-//! Messages between the daemon, the zygote and the shims: a length, JSON, and descriptors that go
-//! with it. All of them are root's own processes; what arrives is bounded all the same.
+//! Frames between the daemon, the zygote and the shims: a length, JSON, and file descriptors.
+//!
+//! All three run as root and trust each other; sizes are bounded all the same.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,11 +13,12 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A command and its environment are a megabyte at most; as JSON they can be six times as long.
-const MOST_BYTES: usize = 8 << 20;
+/// A command and its environment are at most 1 MiB; escaped as JSON, six times as much.
+const MAX_FRAME_BYTES: usize = 8 << 20;
 /// More than any message carries.
-const MOST_FDS: usize = 32;
+const MAX_FDS: usize = 32;
 
+/// Sends a message with file descriptors.
 pub(crate) fn send<T: Serialize>(
     stream: impl AsFd,
     message: &T,
@@ -26,7 +28,7 @@ pub(crate) fn send<T: Serialize>(
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
     let mut frame = length.to_le_bytes().to_vec();
     frame.extend_from_slice(&body);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -38,7 +40,7 @@ pub(crate) fn send<T: Serialize>(
             sent => break sent?,
         }
     };
-    // The descriptors have gone with the first part; the rest follows.
+    // The file descriptors went with the first part.
     let mut rest = &frame[sent..];
     while !rest.is_empty() {
         match rustix::net::send(&stream, rest, SendFlags::NOSIGNAL) {
@@ -49,12 +51,12 @@ pub(crate) fn send<T: Serialize>(
     Ok(())
 }
 
-/// The next message and its descriptors, or `None` where the other side has hung up.
+/// Receives the next message and its file descriptors; `None` at EOF.
 pub(crate) fn receive<T: DeserializeOwned>(
     stream: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut length = [0; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
         let mut slices = [IoSliceMut::new(&mut length)];
@@ -79,7 +81,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     }
     read_exact(&stream, &mut length[got..])?;
     let length = usize::try_from(u32::from_le_bytes(length)).map_err(io::Error::other)?;
-    if length > MOST_BYTES {
+    if length > MAX_FRAME_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut body = vec![0; length];
@@ -105,7 +107,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_message_arrives_with_its_descriptors() {
+    fn a_message_arrives_with_its_file_descriptors() {
         let (one, other) = UnixStream::pair().unwrap();
         let (reader, writer) = io::pipe().unwrap();
         let text = "x".repeat(1 << 20);
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn an_invalid_frame_is_an_error() {
         for bytes in [
             &[255, 255, 255, 255, 0][..],
             b"\x02\0\0\0{]",

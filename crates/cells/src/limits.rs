@@ -1,7 +1,7 @@
-//! What a cell may use, checked before anything is made.
+//! Resource limits of a cell, validated before anything is created.
 //!
-//! Limits are part of a cell's record, as JSON. Its field names stay as they are, fields that are not
-//! known are passed over, and a value that could not have been asked for is not read back either.
+//! Limits are part of a cell's record, as JSON: field names are stable, unknown fields are ignored,
+//! and a value that a request could not contain is refused on reading too.
 
 mod device;
 mod io;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use device::Device;
 pub use io::{IoLimit, IoLimits, IoRates};
 
-/// Limits as they are asked for; what is not set is not limited.
+/// Requested limits; an unset field is unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -19,10 +19,10 @@ pub struct Limits {
     pub cpu_shares: Option<CpuShares>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_max: Option<CpuMax>,
-    /// Processors, as `0-3,7`.
+    /// CPUs, as `0-3,7`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuList>,
-    /// Memory nodes, in the same form.
+    /// NUMA nodes, as `0-3,7`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mems: Option<CpuList>,
     #[serde(skip_serializing_if = "MemoryLimits::is_empty")]
@@ -34,12 +34,12 @@ pub struct Limits {
     pub io: IoLimits,
 }
 
-/// How processor time is divided when there is not enough, in the units of cgroup v1.
+/// Relative CPU weight in the units of cgroup v1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64")]
 pub struct CpuShares(u64);
 
-/// So many microseconds of processor time in each period.
+/// CPU bandwidth: `quota` microseconds of CPU time in each `period`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedCpuMax")]
 pub struct CpuMax {
@@ -47,7 +47,7 @@ pub struct CpuMax {
     pub period: u64,
 }
 
-/// Bytes.
+/// Memory limits in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryLimits {
@@ -61,42 +61,43 @@ pub struct MemoryLimits {
     pub max: Option<u64>,
 }
 
-/// Numbers and ranges of them, as the kernel writes lists of processors.
+/// A list of CPUs or NUMA nodes in the kernel's format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct CpuList(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadLimit {
-    #[error("{0} are no cpu shares; they are 2 to 262144, or 0 for the default")]
+    #[error("invalid CPU shares {0}; use 2 to 262144, or 0 for the default")]
     Shares(u64),
-    #[error("{0} is no cpu weight; it is 1 to 10000")]
+    #[error("invalid CPU weight {0}; use 1 to 10000")]
     Weight(u64),
-    #[error("a cpu period is 1000 to 1000000 microseconds, not {0}")]
+    #[error("invalid CPU period {0}; use 1000 to 1000000 microseconds")]
     Period(u64),
-    #[error("a cpu quota is at least 1000 microseconds, not {0}")]
+    #[error("invalid CPU quota {0}; use at least 1000 microseconds")]
     Quota(i64),
-    #[error("{0:?} is no list of processors or memory nodes; write 0-3,7")]
+    #[error("invalid list of CPUs or NUMA nodes {0:?}; write 0-3,7")]
     List(String),
-    #[error("a limit of memory cannot be negative")]
+    #[error("a memory limit cannot be negative")]
     NegativeMemory,
-    #[error("{shown:?} is no block device; write its path, as /dev/sda, or its numbers, as 8:0")]
-    Device { shown: String },
-    #[error("there is no block device {device}; /proc/partitions lists those of this machine")]
-    NoDevice { device: Device },
-    #[error("cannot tell which disk {shown:?} is: {reason}")]
-    UnknownDevice { shown: String, reason: String },
-    #[error("the limits of device {device} are 0 in one place; leave out what is not limited")]
-    NoIo { device: Device },
     #[error(
-        "the limits of device {device} say nothing; give at least one, or leave the device out"
+        "{shown:?} is not a block device; write its path, as /dev/sda, or its device number, as 8:0"
     )]
+    Device { shown: String },
+    #[error("block device {device} does not exist; /proc/partitions lists those of this machine")]
+    NoDevice { device: Device },
+    #[error("cannot find the disk of {shown:?}: {reason}")]
+    UnknownDevice { shown: String, reason: String },
+    #[error("a limit of device {device} is 0; leave out a limit that is not wanted")]
+    NoIo { device: Device },
+    #[error("device {device} has no limit; give at least one, or leave the device out")]
     EmptyIo { device: Device },
-    #[error("{operations} operations a second on device {device} are beyond the most, 4294967295")]
+    #[error(
+        "{operations} operations per second on device {device} exceed the maximum of 4294967295"
+    )]
     ManyOperations { device: Device, operations: u64 },
     #[error(
-        "device {device} is limited twice; partitions count as the disk they are on, which is \
-         limited as a whole"
+        "device {device} is given twice; a partition counts as its disk, which is limited as a whole"
     )]
     DeviceTwice { device: Device },
 }
@@ -104,7 +105,7 @@ pub enum BadLimit {
 impl CpuShares {
     pub const DEFAULT: Self = Self(1024);
 
-    /// 0 is the default, as in cgroup v1.
+    /// Validates shares; 0 is the default, as in cgroup v1.
     pub fn new(shares: u64) -> Result<Option<Self>, BadLimit> {
         match shares {
             0 => Ok(None),
@@ -113,7 +114,7 @@ impl CpuShares {
         }
     }
 
-    /// From the units of cgroup v2, by the inverse of the kernel tools' usual formula.
+    /// Converts a cgroup v2 weight, by the inverse of the formula that runc and crun use.
     pub fn from_weight(weight: u64) -> Result<Self, BadLimit> {
         match weight {
             1..=10_000 => Ok(Self((2 + (weight - 1) * 262_142 / 9_999).clamp(2, 262_144))),
@@ -125,18 +126,18 @@ impl CpuShares {
         self.0
     }
 
-    /// In the units of cgroup v2: 2 shares are a weight of 1, 262144 are 10000.
+    /// Converts to a cgroup v2 weight: 2 shares are weight 1, 262144 are 10000.
     pub fn weight(self) -> u64 {
         1 + (self.0 - 2) * 9_999 / 262_142
     }
 }
 
 impl CpuMax {
-    const PERIOD: u64 = 100_000;
+    const DEFAULT_PERIOD: u64 = 100_000;
 
-    /// A quota that is not positive is no limit.
+    /// Validates quota and period; a quota that is not positive means unlimited.
     pub fn new(quota: i64, period: Option<u64>) -> Result<Option<Self>, BadLimit> {
-        let period = period.unwrap_or(Self::PERIOD);
+        let period = period.unwrap_or(Self::DEFAULT_PERIOD);
         if !(1_000..=1_000_000).contains(&period) {
             return Err(BadLimit::Period(period));
         }
@@ -148,7 +149,7 @@ impl CpuMax {
     }
 }
 
-/// What [`CpuMax`] is read from.
+/// The serialized form of [`CpuMax`], before validation.
 #[derive(Deserialize)]
 struct UncheckedCpuMax {
     quota: u64,
@@ -188,7 +189,7 @@ impl MemoryLimits {
 
 impl CpuList {
     pub fn new(text: &str) -> Result<Self, BadLimit> {
-        const MOST_BYTES: usize = 1024;
+        const MAX_LIST_BYTES: usize = 1024;
         let number = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
             digits.then(|| text.parse::<u16>().ok()).flatten()
@@ -200,7 +201,7 @@ impl CpuList {
                 _ => false,
             },
         };
-        if text.len() <= MOST_BYTES && text.split(',').all(range) {
+        if text.len() <= MAX_LIST_BYTES && text.split(',').all(range) {
             Ok(Self(text.to_owned()))
         } else {
             Err(BadLimit::List(shown(text)))
@@ -212,7 +213,7 @@ impl CpuList {
     }
 }
 
-/// As much of a text as belongs into a message.
+/// Truncates a text for an error message.
 fn shown(text: &str) -> String {
     const SHOWN_CHARS: usize = 80;
     text.chars().take(SHOWN_CHARS).collect()
@@ -224,7 +225,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn shares_outside_their_range_are_refused() {
+    fn cpu_shares_out_of_range_are_refused() {
         assert_eq!(CpuShares::new(0), Ok(None));
         for bad in [1, 262_145, u64::MAX] {
             assert_eq!(CpuShares::new(bad), Err(BadLimit::Shares(bad)));
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_become_weights_as_everywhere_else() {
+    fn cpu_shares_convert_to_v2_weights() {
         for (shares, weight) in [(2, 1), (1024, 39), (2048, 79), (262_144, 10_000)] {
             let shares = CpuShares::new(shares).unwrap().unwrap();
             assert_eq!(shares.weight(), weight);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_and_periods_have_bounds() {
+    fn cpu_quota_and_period_out_of_range_are_refused() {
         let max = CpuMax::new(50_000, None).unwrap().unwrap();
         assert_eq!((max.quota, max.period), (50_000, 100_000));
         assert_eq!(CpuMax::new(-1, None), Ok(None));
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_numbers_and_ranges() {
+    fn cpu_lists_are_numbers_and_ranges() {
         for good in ["0", "0-3", "0-3,7,9-9"] {
             assert_eq!(CpuList::new(good).unwrap().as_str(), good);
         }
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept_as_json_under_stable_names() {
+    fn limits_are_serialized_under_stable_names() {
         let device = Device::new(8, 0).unwrap();
         let rates = IoRates {
             read_bytes: Some(1 << 20),
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_edited_by_hand_makes_no_invalid_limit() {
+    fn an_invalid_limit_in_a_record_is_refused() {
         for bad in [
             r#"{"cpu_shares":0}"#,
             r#"{"cpu_shares":1}"#,
@@ -318,7 +319,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_weight_there_and_back_is_nearly_the_same(weight in 1..=10_000_u64) {
+        fn weights_survive_a_round_trip_through_shares(weight in 1..=10_000_u64) {
             let back = CpuShares::from_weight(weight).unwrap().weight();
             prop_assert!(back.abs_diff(weight) <= 1);
         }

@@ -1,17 +1,17 @@
-//! What cells are called: labels joined by `/`, a nested cell below its parent.
+//! Names of cells and executables.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-const LABEL_BYTES: usize = 63;
-/// The kernel bounds nesting by memory only; people never need as much as this.
-const MOST_LABELS: usize = 16;
-/// With a digest and an executable's name behind it, still a file's name.
-const KEY_BYTES: usize = 64;
+const MAX_LABEL_BYTES: usize = 63;
+/// The kernel bounds nesting by memory only.
+const MAX_LABELS: usize = 16;
+/// Leaves room for a digest and an executable's name within `NAME_MAX`.
+const MAX_KEY_BYTES: usize = 64;
 
-/// The name of a cell, known to be one. It is safe as a relative path.
+/// A valid cell name: labels joined by `/`, a nested cell below its parent. Safe as a relative path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CellName(String);
@@ -19,11 +19,11 @@ pub struct CellName(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCellName {
     #[error(
-        "{shown:?} is not the name of a cell: labels joined by `/`, each of 1 to 63 letters, digits \
-         and `-`, not beginning or ending with `-`"
+        "invalid cell name {shown:?}: use labels joined by `/`, each of 1 to 63 letters, digits and \
+         `-`, not starting or ending with `-`"
     )]
     Label { shown: String },
-    #[error("cells are nested {MOST_LABELS} levels deep at most")]
+    #[error("cells can be nested at most {MAX_LABELS} levels deep")]
     TooDeep,
 }
 
@@ -32,51 +32,52 @@ impl CellName {
         &self.0
     }
 
-    /// The innermost label, which is also the host name inside.
+    /// The innermost label, which is also the default host name.
     pub fn label(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
+    /// The cell this one is nested in.
     pub fn parent(&self) -> Option<Self> {
         let (parent, _) = self.0.rsplit_once('/')?;
         Some(Self(parent.to_owned()))
     }
 
-    /// Whether this cell is nested in `other`, at any depth.
+    /// Returns whether this cell is nested in `other`, at any depth.
     pub fn is_inside(&self, other: &Self) -> bool {
         self.0
             .strip_prefix(&other.0)
             .is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// What the cell is called on disk, as one short part of a path: no label has a dot, so no
-    /// two cells share it, and what is too long ends in a digest of the whole.
+    /// The file name of the cell on disk. Unique: labels contain no dot, and a long name ends in
+    /// a digest of the whole.
     pub fn key(&self) -> String {
         let flat = self.0.replace('/', ".");
-        if flat.len() <= KEY_BYTES {
+        if flat.len() <= MAX_KEY_BYTES {
             return flat;
         }
-        let (head, _) = flat.split_at(KEY_BYTES);
+        let (head, _) = flat.split_at(MAX_KEY_BYTES);
         format!("{head}..{:016x}", digest(flat.as_bytes()))
     }
 }
 
-/// FNV-1a: short, the same in every version, and nobody gains by a collision.
+/// FNV-1a: short, stable across versions; collisions need no defence.
 pub fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The name of an executable in its cell, known to be one. It is safe as a part of a path.
+/// A valid name of an executable in its cell. Safe as a path component.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ExecutableName(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{shown:?} is not the name of an executable: 1 to 63 letters, digits, `.`, `_` and `-`, \
-     beginning with a letter or digit"
+    "invalid executable name {shown:?}: use 1 to 63 letters, digits, `.`, `_` and `-`, starting \
+     with a letter or digit"
 )]
 pub struct BadExecutableName {
     shown: String,
@@ -87,7 +88,7 @@ impl ExecutableName {
         &self.0
     }
 
-    /// What it is called on disk among those of all cells: no key has `_` in it.
+    /// The file name of the executable on disk, unique among all cells: no cell key contains `_`.
     pub fn key(&self, cell: &CellName) -> String {
         format!("{}_{}", cell.key(), self.0)
     }
@@ -98,11 +99,11 @@ impl FromStr for ExecutableName {
 
     fn from_str(text: &str) -> Result<Self, BadExecutableName> {
         let may = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-        let begins = text
+        let starts = text
             .bytes()
             .next()
             .is_some_and(|b| b.is_ascii_alphanumeric());
-        if begins && text.len() <= LABEL_BYTES && text.bytes().all(may) {
+        if starts && text.len() <= MAX_LABEL_BYTES && text.bytes().all(may) {
             Ok(Self(text.to_owned()))
         } else {
             Err(BadExecutableName { shown: shown(text) })
@@ -151,7 +152,7 @@ impl FromStr for CellName {
         if !text.split('/').all(is_label) {
             return Err(bad(text));
         }
-        if text.split('/').count() > MOST_LABELS {
+        if text.split('/').count() > MAX_LABELS {
             return Err(BadCellName::TooDeep);
         }
         Ok(Self(text.to_owned()))
@@ -159,7 +160,7 @@ impl FromStr for CellName {
 }
 
 fn is_label(label: &str) -> bool {
-    (1..=LABEL_BYTES).contains(&label.len())
+    (1..=MAX_LABEL_BYTES).contains(&label.len())
         && label
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b == b'-')
@@ -171,7 +172,7 @@ fn bad(text: &str) -> BadCellName {
     BadCellName::Label { shown: shown(text) }
 }
 
-/// A huge name is not repeated in an error.
+/// Truncates a name for an error message.
 fn shown(text: &str) -> String {
     const SHOWN_CHARS: usize = 80;
     text.chars().take(SHOWN_CHARS).collect()
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_labels_joined_by_slashes() {
+    fn cell_names_are_labels_joined_by_slashes() {
         for good in ["a", "A-1", "ae-1/sleeper", "a/b/c", &"x".repeat(63)] {
             assert_eq!(name(good).to_string(), good);
         }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_label_is_never_repaired() {
+    fn an_invalid_cell_name_is_refused() {
         let long = "x".repeat(64);
         for bad in [
             "", "/", "a/", "/a", "a//b", "-a", "a-", "a/-b", ".", "..", "a/../b", "a.b", "a b",
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_name_is_not_repeated_in_the_error() {
+    fn a_huge_name_is_truncated_in_the_error() {
         let error = "x".repeat(1 << 20).parse::<CellName>().unwrap_err();
         assert!(error.to_string().len() < 300);
     }
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn executables_are_called_by_plain_words() {
+    fn an_invalid_executable_name_is_refused() {
         for good in ["a", "ps-aux", "sleep_5", "web.1", "7"] {
             assert_eq!(good.parse::<ExecutableName>().unwrap().as_str(), good);
         }
@@ -247,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_cell_has_a_short_key_of_its_own(
+        fn keys_of_cells_are_short_and_unique(
             one in "[ab](/[ab]{1,20}){0,9}",
             other in "[ab](/[ab]{1,20}){0,9}",
         ) {
@@ -258,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in ".{0,100}") {
+        fn parsing_any_text_does_not_panic(text in ".{0,100}") {
             let _ = text.parse::<CellName>();
             let _ = text.parse::<ExecutableName>();
         }

@@ -1,5 +1,6 @@
-//! What is kept on disk of cells and executables. Not for power cuts, which end every cell
-//! anyway, but for the daemon's death: each file is replaced as a whole, and a reader sees either.
+//! Records of cells and executables on disk.
+//!
+//! Each file is replaced by rename: a reader sees the old record or the new one.
 
 use std::fs;
 use std::io;
@@ -12,40 +13,42 @@ use serde::{Deserialize, Serialize};
 use crate::name::{CellName, ExecutableName};
 use crate::spec::{CellSpec, ExecutableSpec};
 
-/// Written by the daemon.
+/// The record of a cell. The daemon writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellRecord {
     pub name: CellName,
     pub spec: CellSpec,
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since the Unix epoch.
     pub allocated: i64,
 }
 
-/// Written by the shim: when an executable starts, and when it has ended.
+/// The record of an executable. Its shim writes it at the start and at the end of each run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutableRecord {
     pub cell: CellName,
     pub name: ExecutableName,
     pub spec: ExecutableSpec,
-    /// How often it was started.
+    /// The number of runs so far.
     pub runs: u64,
     pub run: Run,
-    /// Runs before this one, the latest last, as far as they are kept.
+    /// Earlier runs, the latest last, at most [`MAX_EARLIER_RUNS`].
     #[serde(default)]
     pub earlier: Vec<Run>,
 }
 
+/// One run of an executable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// On the host.
+    /// The PID on the host.
     pub pid: i32,
     pub uid: u32,
     pub gid: u32,
-    /// Not later than its first line of output, and later than the last of the run before.
+    /// Not later than its first line of output; later than the last line of the run before.
     pub started: i64,
     pub end: Option<End>,
 }
 
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// Not earlier than its last line of output.
@@ -53,6 +56,7 @@ pub struct End {
     pub how: HowEnded,
 }
 
+/// The exit status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HowEnded {
@@ -61,19 +65,19 @@ pub enum HowEnded {
         signal: i32,
         out_of_memory: bool,
     },
-    /// With the first process of its cell, or with the machine: nobody was there to see it.
+    /// Ended with its shim or with the machine; the exit code is unknown.
     Lost,
 }
 
-/// How many earlier runs a record tells of.
-const MOST_EARLIER: usize = 16;
+/// The number of earlier runs that a record keeps.
+const MAX_EARLIER_RUNS: usize = 16;
 
 impl ExecutableRecord {
-    /// The record of the next run.
+    /// Continues the record with the next run.
     pub fn again(self, spec: ExecutableSpec, run: Run) -> Self {
         let mut earlier = self.earlier;
         earlier.push(self.run);
-        let surplus = earlier.len().saturating_sub(MOST_EARLIER);
+        let surplus = earlier.len().saturating_sub(MAX_EARLIER_RUNS);
         earlier.drain(..surplus);
         Self {
             spec,
@@ -84,14 +88,14 @@ impl ExecutableRecord {
         }
     }
 
-    /// All runs that are known, the latest last, each with how often it had been started by then.
+    /// The known runs with their numbers, the latest last.
     pub(crate) fn numbered_runs(&self) -> impl Iterator<Item = (u64, &Run)> {
         let all = self.earlier.iter().chain([&self.run]);
         let known = u64::try_from(self.earlier.len()).unwrap_or(u64::MAX);
         (self.runs.saturating_sub(known)..).zip(all)
     }
 
-    /// All runs that are known, the latest first.
+    /// The known runs, the latest first.
     pub fn all_runs(&self) -> impl Iterator<Item = &Run> {
         [&self.run].into_iter().chain(self.earlier.iter().rev())
     }
@@ -107,12 +111,12 @@ impl Run {
     }
 }
 
-/// Replaces `path` as a whole.
+/// Replaces the record at `path` by rename.
 pub(crate) fn write<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
     replace(path, &serde_json::to_vec(record).map_err(io::Error::other)?)
 }
 
-/// The same, with bytes that are ready.
+/// Replaces the file at `path` by rename.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = temporary(path);
     let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
@@ -122,14 +126,14 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// What is written first and then called `path`.
+/// The temporary file that is renamed to `path`.
 pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
     PathBuf::from(name)
 }
 
-/// The ending of a file that is being written; one that stayed was never finished.
+/// The suffix of a temporary file; one that stays was left by a killed writer.
 pub(crate) const TEMPORARY: &str = ".new";
 
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {

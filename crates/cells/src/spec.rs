@@ -1,4 +1,4 @@
-//! What a cell and an executable are asked to be, as they are kept on disk.
+//! Specifications of cells and executables, as requested and as stored in records.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Limits;
 use crate::seccomp::Profile;
 
+/// A cell as requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CellSpec {
     pub limits: Limits,
-    /// Namespaces that are not the cell's own but the host's.
+    /// Namespaces shared with the host.
     pub share: BTreeSet<Namespace>,
-    /// Users inside are others outside: root inside is nobody there.
+    /// Whether executables get a user namespace: root inside maps to an unprivileged UID.
     pub user_namespace: bool,
-    /// Instead of the last label of its name.
+    /// Defaults to the last label of the cell's name.
     pub hostname: Option<String>,
 }
 
@@ -30,19 +31,20 @@ pub enum Namespace {
     Cgroup,
 }
 
+/// An executable as requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecutableSpec {
-    /// As it was asked for; [`ExecutableSpec::words`] are made of it.
+    /// The command line as requested; [`ExecutableSpec::words`] are its words.
     pub command: String,
     pub words: Vec<String>,
     pub description: String,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
-    /// `NAME=value`, beside or instead of the few that are always there.
+    /// `NAME=value`, in addition to the defaults or overriding them.
     pub environment: Vec<String>,
     pub working_directory: Option<String>,
-    /// Names of capabilities beyond those that are kept anyway.
+    /// Names of capabilities in addition to the default set.
     pub keep_capabilities: Vec<String>,
     pub allow_new_privileges: bool,
     pub seccomp: Profile,
@@ -50,35 +52,38 @@ pub struct ExecutableSpec {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpec {
-    #[error("no command is given")]
+    #[error("the command is missing")]
     NoCommand,
-    #[error("{shown:?} is not a command: a quote or a backslash at its end lacks its other half")]
+    #[error("invalid command {shown:?}: unterminated quote or trailing backslash")]
     Quoting { shown: String },
-    #[error("{what} has a zero byte in it")]
-    ZeroByte { what: &'static str },
-    #[error("{shown:?} is not an environment variable; write NAME=value")]
+    #[error("{what} contains a NUL byte")]
+    NulByte { what: &'static str },
+    #[error("invalid environment variable {shown:?}; write NAME=value")]
     Variable { shown: String },
-    #[error("{shown:?} is not a working directory; write an absolute path")]
+    #[error("invalid working directory {shown:?}; write an absolute path")]
     WorkingDirectory { shown: String },
-    #[error("the command and its environment have {bytes} bytes; {MOST_BYTES} are the most")]
+    #[error("the command and its environment take {bytes} bytes; the maximum is {MAX_EXEC_BYTES}")]
     TooLarge { bytes: usize },
-    #[error("{shown:?} is not a host name: 1 to 63 letters, digits, `.` and `-`")]
+    #[error("invalid host name {shown:?}: use 1 to 63 letters, digits, `.` and `-`")]
     Hostname { shown: String },
     #[error(
-        "a cell that shares the host's processes has to share its mounts too: they belong \
-         together through /proc"
+        "a cell that shares the host's PID namespace must share its mount namespace too: /proc \
+         belongs to both"
     )]
     PidWithoutMount,
-    #[error("a profile of system calls excludes new privileges; ask for one of them")]
+    #[error(
+        "a seccomp profile requires no_new_privs; request either the profile or new privileges"
+    )]
     PrivilegesAndSeccomp,
-    #[error("{id} is not the number of a user or group")]
+    #[error("invalid UID or GID {id}")]
     Id { id: u32 },
 }
 
-/// What the kernel takes for a new program is 2 MiB by default, pointers included.
-const MOST_BYTES: usize = 1 << 20;
+/// Half of what the kernel accepts by default for argv and environment, pointers included.
+const MAX_EXEC_BYTES: usize = 1 << 20;
 
 impl CellSpec {
+    /// Checks everything that the types do not.
     pub fn check(&self) -> Result<(), BadSpec> {
         if let Some(hostname) = &self.hostname {
             let may = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-');
@@ -97,7 +102,7 @@ impl CellSpec {
 }
 
 impl ExecutableSpec {
-    /// A command in the words of a POSIX shell, without the shell.
+    /// Splits a command into words as a POSIX shell does, without expansions.
     pub fn split(command: &str) -> Result<Vec<String>, BadSpec> {
         let words = shlex::split(command).ok_or_else(|| BadSpec::Quoting {
             shown: shown(command),
@@ -108,6 +113,7 @@ impl ExecutableSpec {
         Ok(words)
     }
 
+    /// Checks everything that the types do not.
     pub fn check(&self) -> Result<(), BadSpec> {
         if self.words.first().is_none_or(String::is_empty) {
             return Err(BadSpec::NoCommand);
@@ -117,7 +123,7 @@ impl ExecutableSpec {
             ("the environment", self.environment.iter()),
         ] {
             if texts.any(|text| text.contains('\0')) {
-                return Err(BadSpec::ZeroByte { what });
+                return Err(BadSpec::NulByte { what });
             }
         }
         for variable in &self.environment {
@@ -141,7 +147,7 @@ impl ExecutableSpec {
             return Err(BadSpec::PrivilegesAndSeccomp);
         }
         for id in [self.uid, self.gid].into_iter().flatten() {
-            // The kernel takes it for "leave as it is".
+            // The kernel reads it as "no change".
             if id == u32::MAX {
                 return Err(BadSpec::Id { id });
             }
@@ -152,14 +158,14 @@ impl ExecutableSpec {
             .chain(&self.environment)
             .map(|text| text.len() + 9);
         let bytes: usize = bytes.sum();
-        if bytes > MOST_BYTES {
+        if bytes > MAX_EXEC_BYTES {
             return Err(BadSpec::TooLarge { bytes });
         }
         Ok(())
     }
 }
 
-/// As much of a text as belongs into a message.
+/// Truncates a text for an error message.
 pub(crate) fn shown(text: &str) -> String {
     const SHOWN_CHARS: usize = 80;
     text.chars().take(SHOWN_CHARS).collect()
@@ -171,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn commands_are_split_as_a_shell_would() {
+    fn commands_are_split_as_by_a_shell() {
         let split = |text| ExecutableSpec::split(text).unwrap();
         assert_eq!(
             split("echo  'a b' c\\ d \"e\""),
@@ -186,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_would_misread_is_refused() {
+    fn an_invalid_executable_spec_is_refused() {
         let good = || ExecutableSpec {
             words: vec!["true".to_owned()],
             ..ExecutableSpec::default()
@@ -200,7 +206,7 @@ mod tests {
             |spec| spec.environment.push("=value".to_owned()),
             |spec| spec.working_directory = Some("tmp".to_owned()),
             |spec| spec.uid = Some(u32::MAX),
-            |spec| spec.words.push("x".repeat(MOST_BYTES)),
+            |spec| spec.words.push("x".repeat(MAX_EXEC_BYTES)),
         ];
         for spoil in bad {
             let mut spec = good();
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_that_belong_together_are_shared_together() {
+    fn sharing_the_pid_namespace_requires_sharing_mounts() {
         let mut spec = CellSpec::default();
         spec.share.insert(Namespace::Pid);
         assert_eq!(spec.check(), Err(BadSpec::PidWithoutMount));
@@ -223,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_command_makes_it_panic(text in ".{0,200}") {
+        fn splitting_any_text_does_not_panic(text in ".{0,200}") {
             let _ = ExecutableSpec::split(&text);
         }
     }

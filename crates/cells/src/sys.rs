@@ -1,4 +1,4 @@
-//! The few system calls that no crate of ours offers safely. Everything unsafe of cells is here.
+//! System calls without a safe wrapper in our dependencies. All unsafe code of cells is here.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int};
@@ -12,28 +12,28 @@ use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The C library's constant is too narrow for it.
+/// From linux/sched.h; libc's constant is an `int`, too narrow for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Which side of a fork this is.
+/// The two sides of a fork.
 #[derive(Debug)]
 pub(crate) enum Forked {
     Child,
     Parent { pid: Pid, pidfd: OwnedFd },
 }
 
-/// Forks, with new namespaces and into a control group of version 2 if one is given.
+/// Forks with new namespaces, and into a v2 cgroup if one is given.
 ///
 /// The caller must be the only thread of its process: the child has a copy of its memory and
 /// may use it freely, allocation included, only because nobody else can have held a lock.
 pub(crate) fn fork_into(
-    namespaces: c_int,
+    clone_flags: c_int,
     cgroup: Option<BorrowedFd<'_>>,
 ) -> Result<Forked, io::Error> {
     let mut pidfd: c_int = -1;
     // SAFETY: a struct of integers, for which all zeros is the value "nothing asked for".
     let mut args: libc::clone_args = unsafe { mem::zeroed() };
-    args.flags = widen(namespaces | libc::CLONE_PIDFD);
+    args.flags = widen(clone_flags | libc::CLONE_PIDFD);
     args.pidfd = ptr::from_mut(&mut pidfd).addr() as u64;
     args.exit_signal = widen(libc::SIGCHLD);
     if let Some(cgroup) = cgroup {
@@ -65,14 +65,14 @@ fn widen(value: c_int) -> u64 {
     u64::from(value.cast_unsigned())
 }
 
-/// Ends this process at once: nothing of the process it was forked from is flushed or run.
+/// Exits this process at once: no destructor or atexit handler of its parent runs in it.
 pub(crate) fn exit_now(code: c_int) -> ! {
     // SAFETY: takes no memory and never returns.
     unsafe { libc::_exit(code) }
 }
 
-/// Closes what this process was started with beside its standard input, output and errors: the
-/// daemon may have been given more than it knows of, and shims would keep that open for ever.
+/// Closes all inherited file descriptors but stdin, stdout and stderr: the daemon may have
+/// inherited some itself, and shims would keep them open.
 pub(crate) fn close_inherited() -> io::Result<()> {
     const FIRST: u32 = 3;
     // SAFETY: called before this process has opened anything itself, so that no value in it owns
@@ -81,7 +81,7 @@ pub(crate) fn close_inherited() -> io::Result<()> {
     check(done)
 }
 
-/// All signals as they are in a new program: default, and none blocked.
+/// Resets all signals to their default action, and blocks none.
 pub(crate) fn reset_signals() -> io::Result<()> {
     for signal in 1..=libc::SIGRTMAX() {
         if signal == libc::SIGKILL || signal == libc::SIGSTOP {
@@ -95,41 +95,41 @@ pub(crate) fn reset_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Children end without leaving anything to wait for.
+/// Ignores SIGCHLD: the kernel reaps the children of this process.
 pub(crate) fn ignore_children() {
     // SAFETY: no handler is installed.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
-/// What is made of mounts, in this mount namespace alone.
+/// A restriction of mounts, in this mount namespace alone.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Mounts {
+pub(crate) enum MountRestriction {
     ReadOnly,
-    /// Files that stand for devices cannot be opened.
-    WithoutDevices,
+    /// Device nodes cannot be opened.
+    NoDevices,
 }
 
-/// Changes a mount and everything mounted below it.
-pub(crate) fn change_mounts(path: &CStr, how: Mounts) -> io::Result<()> {
+/// Restricts a mount and everything mounted below it.
+pub(crate) fn restrict_mounts(path: &CStr, restriction: MountRestriction) -> io::Result<()> {
     /// `struct mount_attr` of the kernel.
     #[repr(C)]
-    struct Attributes {
+    struct MountAttr {
         set: u64,
         clear: u64,
         propagation: u64,
         user_namespace: u64,
     }
     const RECURSIVE: c_int = 0x8000;
-    let attributes = Attributes {
-        set: match how {
-            Mounts::ReadOnly => 1,
-            Mounts::WithoutDevices => 4,
+    let attributes = MountAttr {
+        set: match restriction {
+            MountRestriction::ReadOnly => 1,
+            MountRestriction::NoDevices => 4,
         },
         clear: 0,
         propagation: 0,
         user_namespace: 0,
     };
-    // SAFETY: the path ends in a zero byte, the struct outlives the call, the size is its own.
+    // SAFETY: the path is NUL-terminated, the struct outlives the call, the size is its own.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -147,7 +147,7 @@ pub(crate) fn change_mounts(path: &CStr, how: Mounts) -> io::Result<()> {
     }
 }
 
-/// Takes the loopback device of this network namespace into use.
+/// Brings up the loopback device of this network namespace.
 pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     // SAFETY: a struct of integers and bytes, for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -162,12 +162,12 @@ pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     check(done)
 }
 
-/// Waits until the process of a handle has ended.
-pub(crate) async fn until_ended(pidfd: OwnedFd) -> io::Result<()> {
-    // SAFETY: an owned descriptor that nobody else has; it is closed only after it was taken from
-    // the runtime again, when `ended` goes.
-    let ended = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
-    ended.readable().await.map(drop)
+/// Waits until the process of a pidfd has exited.
+pub(crate) async fn until_exited(pidfd: OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is owned here alone; dropping `exited` deregisters it from the
+    // runtime before it is closed.
+    let exited = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
+    exited.readable().await.map(drop)
 }
 
 fn check(done: c_int) -> io::Result<()> {

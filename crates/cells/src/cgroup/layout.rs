@@ -1,12 +1,12 @@
-//! Which control groups this machine has: one tree for everything (v2), a tree for each controller
-//! (v1), or both beside each other.
+//! The cgroup layout of this machine: one hierarchy for everything (v2), one per controller (v1), or
+//! both (hybrid).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The controllers cells have a use for.
+/// A controller that cells use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
     Cpu,
@@ -18,23 +18,26 @@ pub enum Controller {
     Io,
 }
 
+/// The cgroup versions in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum CgroupMode {
     V1,
     V2,
-    /// Controllers of v1, and a tree of v2 that only groups processes.
+    /// v1 controllers, and a v2 hierarchy without controllers that tracks membership.
     Hybrid,
 }
 
+/// The mount points of all hierarchies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Where the tree of v2 is mounted.
+    /// Mount point of the v2 hierarchy.
     pub unified: Option<PathBuf>,
-    /// Where each controller's tree of v1 is mounted.
+    /// Mount point of each controller's v1 hierarchy.
     pub v1: BTreeMap<Controller, PathBuf>,
 }
 
 impl Layout {
+    /// Reads the layout from the mount table of this process.
     pub fn detect() -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/self/mountinfo")?))
     }
@@ -42,7 +45,7 @@ impl Layout {
     fn parse(mountinfo: &str) -> Self {
         let mut layout = Self::default();
         for line in mountinfo.lines() {
-            let Some(mount) = Mount::parse(line) else {
+            let Some(mount) = CgroupMount::parse(line) else {
                 continue;
             };
             match mount.kind {
@@ -65,11 +68,11 @@ impl Layout {
         layout
     }
 
-    pub fn mode(&self) -> Option<Mode> {
+    pub fn mode(&self) -> Option<CgroupMode> {
         match (&self.unified, self.v1.is_empty()) {
-            (Some(_), true) => Some(Mode::V2),
-            (Some(_), false) => Some(Mode::Hybrid),
-            (None, false) => Some(Mode::V1),
+            (Some(_), true) => Some(CgroupMode::V2),
+            (Some(_), false) => Some(CgroupMode::Hybrid),
+            (None, false) => Some(CgroupMode::V1),
             (None, true) => None,
         }
     }
@@ -88,7 +91,7 @@ impl Controller {
         }
     }
 
-    /// Version 1 has the same names but for one.
+    /// The name as a v1 mount option.
     fn v1_name(self) -> &'static str {
         match self {
             Self::Io => "blkio",
@@ -111,18 +114,18 @@ impl Controller {
     }
 }
 
-struct Mount<'a> {
+struct CgroupMount<'a> {
     at: PathBuf,
     kind: &'a str,
     options: &'a str,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> CgroupMount<'a> {
     /// `36 35 0:30 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu`
     fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
-        // Only the tree as a whole: a part of it that is mounted elsewhere is not ours to use.
+        // Only whole hierarchies: a bind mount of a part of one is not usable.
         (before.next()? == "/").then_some(())?;
         let at = Path::new(before.next()?).to_owned();
         let mut after = after.split(' ');
@@ -147,9 +150,9 @@ mod tests {
 ";
 
     #[test]
-    fn all_three_kinds_of_machines_are_told_apart() {
+    fn v1_v2_and_hybrid_layouts_are_distinguished() {
         let hybrid = Layout::parse(HYBRID);
-        assert_eq!(hybrid.mode(), Some(Mode::Hybrid));
+        assert_eq!(hybrid.mode(), Some(CgroupMode::Hybrid));
         assert_eq!(
             hybrid.unified.as_deref(),
             Some(Path::new("/sys/fs/cgroup/unified"))
@@ -162,20 +165,20 @@ mod tests {
         assert!(!hybrid.v1.contains_key(&Controller::Pids));
 
         let v2 = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
-        assert_eq!(Layout::parse(v2).mode(), Some(Mode::V2));
+        assert_eq!(Layout::parse(v2).mode(), Some(CgroupMode::V2));
         let v1: String = HYBRID.lines().take(3).map(|l| format!("{l}\n")).collect();
-        assert_eq!(Layout::parse(&v1).mode(), Some(Mode::V1));
+        assert_eq!(Layout::parse(&v1).mode(), Some(CgroupMode::V1));
         assert_eq!(Layout::parse("").mode(), None);
     }
 
     #[test]
-    fn this_machine_has_control_groups() {
+    fn this_machine_has_cgroups() {
         assert!(Layout::detect().unwrap().mode().is_some());
     }
 
     proptest! {
         #[test]
-        fn no_table_makes_it_panic(text in "(.{0,40}( - |/| cgroup2? )?\n?){0,6}") {
+        fn parsing_any_mount_table_does_not_panic(text in "(.{0,40}( - |/| cgroup2? )?\n?){0,6}") {
             let _ = Layout::parse(&text).mode();
         }
     }

@@ -1,13 +1,14 @@
-//! Control groups: the kernel's own bookkeeping of what belongs together and what it may use.
+//! Cgroups: creation, limits, entry, kill and removal, below one root in each hierarchy.
 
-mod births;
-mod entry;
-mod groups;
+mod cgroups;
+mod entry_fds;
+mod kill;
 mod layout;
+mod pids_limit;
 mod settings;
 mod usage;
 
-pub use entry::Entry;
-pub use groups::{CgroupError, Cgroups};
-pub use layout::{Controller, Layout, Mode};
+pub use cgroups::{CgroupError, Cgroups};
+pub use entry_fds::EntryFds;
+pub use layout::{CgroupMode, Controller, Layout};
 pub use usage::Usage;

@@ -1,11 +1,11 @@
-//! Which file of a control group gets which value for a limit, in each version.
+//! The cgroup files and values that implement each limit, in v1 and v2.
 
 use std::fmt;
 
 use super::layout::Controller;
 use crate::limits::{IoLimit, Limits};
 
-/// One value for one file of a controller.
+/// A value for one file of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) controller: Controller,
@@ -21,7 +21,7 @@ fn setting(controller: Controller, file: &'static str, value: impl fmt::Display)
     }
 }
 
-/// In the order in which they have to be written.
+/// Translates limits to v2 files, in the order in which they have to be written.
 pub(super) fn v2(limits: &Limits) -> Vec<Setting> {
     use Controller::{Cpu, Cpuset, Io, Memory, Pids};
     let mut settings = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn v2(limits: &Limits) -> Vec<Setting> {
     settings
 }
 
-/// A device and its limits on one line, as `8:0 rbps=1048576 wiops=50`.
+/// Formats a device and its limits as one line: `8:0 rbps=1048576 wiops=50`.
 fn io_max(limit: &IoLimit) -> String {
     let rates = limit.rates();
     let mut line = limit.device().to_string();
@@ -75,7 +75,7 @@ fn io_max(limit: &IoLimit) -> String {
     line
 }
 
-/// The same in v1, or the limit that v1 does not know.
+/// Translates limits to v1 files; fails with the limit that v1 does not support.
 pub(super) fn v1(limits: &Limits) -> Result<Vec<Setting>, &'static str> {
     use Controller::{Cpu, Cpuset, Io, Memory, Pids};
     let mut settings = Vec::new();
@@ -93,10 +93,10 @@ pub(super) fn v1(limits: &Limits) -> Result<Vec<Setting>, &'static str> {
         settings.push(setting(Cpuset, "cpuset.mems", mems.as_str()));
     }
     if limits.memory.min.is_some() {
-        return Err("a guaranteed minimum of memory");
+        return Err("a memory minimum (memory.min)");
     }
     if limits.memory.high.is_some() {
-        return Err("a threshold of memory above which a cell is slowed down");
+        return Err("a memory throttle (memory.high)");
     }
     if let Some(low) = limits.memory.low {
         settings.push(setting(Memory, "memory.soft_limit_in_bytes", low));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_limits_in_both_versions() {
+    fn limits_translate_to_v1_and_v2_files() {
         let all = IoRates {
             read_bytes: Some(1),
             write_bytes: Some(2),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_v1_cannot_do_is_said() {
+    fn a_limit_without_a_v1_equivalent_is_an_error() {
         let mut limits = Limits::default();
         limits.memory.high = Some(1);
         assert!(v1(&limits).is_err());

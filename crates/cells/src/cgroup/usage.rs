@@ -1,13 +1,15 @@
-//! What a group uses: as the kernel counts it, or, where no controller does, as its processes say.
+//! Resource usage of a cgroup: from its controllers, or summed over its processes where none
+//! counts.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::process::Pid;
 
-use super::groups::{CgroupError, Cgroups};
+use super::cgroups::{CgroupError, Cgroups};
 use super::layout::Controller;
 
+/// Memory, CPU time and process count of a cgroup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub memory_bytes: u64,
@@ -16,22 +18,22 @@ pub struct Usage {
 }
 
 impl Cgroups {
-    /// A group that is gone uses nothing.
-    pub fn usage(&self, group: &str) -> Result<Usage, CgroupError> {
-        let pids = self.processes(group)?;
+    /// Reads the usage of a cgroup; zero if it does not exist.
+    pub fn usage(&self, cgroup: &str) -> Result<Usage, CgroupError> {
+        let pids = self.processes(cgroup)?;
         let number =
             |path: &Path| -> Option<u64> { fs::read_to_string(path).ok()?.trim().parse().ok() };
         let v1 = |controller, file: &str| {
-            let tree = self.layout.v1.get(&controller)?;
-            number(&self.path_in(tree, group).join(file))
+            let hierarchy = self.layout.v1.get(&controller)?;
+            number(&self.path_in(hierarchy, cgroup).join(file))
         };
-        let members = self.path_in(&self.members_tree(), group);
+        let membership = self.path_in(&self.membership_hierarchy(), cgroup);
         let cpu = v1(Controller::Cpuacct, "cpuacct.usage")
-            .or_else(|| cpu_of_v2(&members.join("cpu.stat")))
-            .unwrap_or_else(|| pids.iter().filter_map(|pid| cpu_of(*pid)).sum());
+            .or_else(|| v2_cpu(&membership.join("cpu.stat")))
+            .unwrap_or_else(|| pids.iter().filter_map(|pid| process_cpu(*pid)).sum());
         let memory = v1(Controller::Memory, "memory.usage_in_bytes")
-            .or_else(|| number(&members.join("memory.current")))
-            .unwrap_or_else(|| pids.iter().filter_map(|pid| resident(*pid)).sum());
+            .or_else(|| number(&membership.join("memory.current")))
+            .unwrap_or_else(|| pids.iter().filter_map(|pid| process_rss(*pid)).sum());
         Ok(Usage {
             memory_bytes: memory,
             cpu_nanos: cpu,
@@ -40,7 +42,7 @@ impl Cgroups {
     }
 }
 
-fn cpu_of_v2(stat: &Path) -> Option<u64> {
+fn v2_cpu(stat: &Path) -> Option<u64> {
     let text = fs::read_to_string(stat).ok()?;
     let micros = text
         .lines()
@@ -48,13 +50,14 @@ fn cpu_of_v2(stat: &Path) -> Option<u64> {
     micros.parse::<u64>().ok()?.checked_mul(1000)
 }
 
-/// The sum of its threads, in nanoseconds, as the scheduler has it.
-fn cpu_of(pid: Pid) -> Option<u64> {
+/// CPU time of a process in nanoseconds, all threads, from `schedstat`.
+fn process_cpu(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{}/schedstat", pid.as_raw_nonzero())).ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
-fn resident(pid: Pid) -> Option<u64> {
+/// RSS of a process in bytes.
+fn process_rss(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     let page = u64::try_from(rustix::param::page_size()).ok()?;

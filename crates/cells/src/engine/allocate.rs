@@ -1,4 +1,4 @@
-//! Making a cell: its record and its control group, and nothing else.
+//! Allocate: creates the record and the cgroup of a cell, and nothing else.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use mainstay_journal::Timestamp;
 
 use super::cell::{Cell, Phase};
 use super::error::CellError;
-use super::places::{make_directory, remove_directory};
+use super::paths::{create_directory, remove_directory};
 use super::{Allocated, Inner, blocking};
 use crate::cgroup::CgroupError;
 use crate::name::CellName;
@@ -27,18 +27,18 @@ pub(super) async fn allocate(
     };
     let (cell, order) = loop {
         match reserve(&inner, &record)? {
-            Reserved::Ours(cell, order) => break (cell, order),
-            Reserved::Wait(cell) => cell.until_settled().await,
+            Reservation::Ours(cell, order) => break (cell, order),
+            Reservation::Wait(cell) => cell.until_settled().await,
         }
     };
     let worker = Arc::clone(&inner);
-    let made = blocking(&name, move || {
-        let made = make(&worker, &cell);
-        match &made {
+    let created = blocking(&name, move || {
+        let created = create(&worker, &cell);
+        match &created {
             Ok(()) => {
                 let mut state = cell.state();
-                if state.phase == Phase::Making {
-                    state.phase = Phase::There;
+                if state.phase == Phase::Allocating {
+                    state.phase = Phase::Ready;
                 }
                 drop(state);
                 cell.changed.notify_waiters();
@@ -49,71 +49,73 @@ pub(super) async fn allocate(
             }
         }
         drop(order);
-        made
+        created
     });
-    made.await?;
+    created.await?;
     Ok(Allocated {
         cgroup_v2: inner.is_v2(),
     })
 }
 
-enum Reserved {
+enum Reservation {
     Ours(Arc<Cell>, tokio::sync::OwnedMutexGuard<()>),
-    /// One of that name is coming or going.
+    /// A cell of that name is being allocated or freed.
     Wait(Arc<Cell>),
 }
 
-/// Takes the name, if it is free.
-fn reserve(inner: &Inner, record: &CellRecord) -> Result<Reserved, CellError> {
+/// Reserves the name, if it is unused.
+fn reserve(inner: &Inner, record: &CellRecord) -> Result<Reservation, CellError> {
     let mut cells = inner.cells();
     if let Some(parent) = record.name.parent()
-        && !cells.get(&parent).is_some_and(|parent| parent.is_there())
+        && !cells.get(&parent).is_some_and(|parent| parent.is_ready())
     {
         return Err(CellError::NoSuchCell { cell: parent });
     }
     if let Some(cell) = cells.get(&record.name) {
         let phase = cell.state().phase;
         return match phase {
-            // Said to be there before it is, it could not be found by whoever was told so.
-            Phase::Making | Phase::Freeing | Phase::Gone => Ok(Reserved::Wait(Arc::clone(cell))),
-            Phase::There => Err(CellError::CellExists {
+            // Not `CellExists` while it is allocated: a call right after could not find it.
+            Phase::Allocating | Phase::Freeing | Phase::Gone => {
+                Ok(Reservation::Wait(Arc::clone(cell)))
+            }
+            Phase::Ready => Err(CellError::CellExists {
                 cell: record.name.clone(),
             }),
         };
     }
-    let cell = Cell::new(record.clone(), inner.next_serial(), Phase::Making);
+    let cell = Cell::new(record.clone(), inner.next_serial(), Phase::Allocating);
     let cell = Arc::new(cell);
     let order = Arc::clone(&cell.order).try_lock_owned();
     let order = order.map_err(|_| CellError::Interrupted {
         cell: record.name.clone(),
     })?;
     cells.insert(record.name.clone(), Arc::clone(&cell));
-    Ok(Reserved::Ours(cell, order))
+    Ok(Reservation::Ours(cell, order))
 }
 
-/// The record comes first: should the daemon die in between, a record without a group is mended
-/// at its next start, while a group without a record would be nobody's.
-fn make(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
+/// Creates the record, then the cgroup: the next daemon creates a missing cgroup for a record, but
+/// a cgroup without a record would have no owner.
+fn create(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     let name = cell.name();
     let failed = |source| CellError::Records {
         cell: name.clone(),
         source,
     };
-    let directory = inner.places.of_cell(name);
+    let directory = inner.paths.cell_directory(name);
     if directory.exists() {
         return Err(CellError::Unreadable {
             cell: name.clone(),
             path: directory,
         });
     }
-    let made = make_directory(&directory)
-        .and_then(|()| record::write(&inner.places.record(name), &cell.record))
+    let created = create_directory(&directory)
+        .and_then(|()| record::write(&inner.paths.cell_record(name), &cell.record))
         .map_err(failed)
         .and_then(|()| {
-            let created = inner
+            let cgroup = inner
                 .cgroups()?
                 .create(name.as_str(), &cell.record.spec.limits);
-            created.map_err(|error| match error {
+            cgroup.map_err(|error| match error {
                 CgroupError::Exists { .. } => CellError::NotOurs {
                     cell: name.clone(),
                     source: error,
@@ -121,8 +123,8 @@ fn make(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
                 error => CellError::Cgroup(error),
             })
         });
-    if made.is_err() {
+    if created.is_err() {
         let _ = remove_directory(&directory);
     }
-    made
+    created
 }

@@ -14,66 +14,65 @@ use crate::spec::Namespace;
 #[derive(Debug)]
 pub(super) struct Cell {
     pub(super) record: CellRecord,
-    /// Tells one cell from an earlier one of the same name.
+    /// Distinguishes the cell from an earlier one of that name.
     pub(super) serial: u64,
-    /// Whoever makes, starts something in, or frees the cell.
+    /// Held by the call that allocates, starts something in, or frees the cell.
     pub(super) order: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<State>,
-    /// An executable has started or ended, or the cell is there, or there no more.
+    /// Notified after every change of the state that a caller may wait for.
     pub(super) changed: Notify,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) phase: Phase,
-    pub(super) shim: Option<Shim>,
-    /// In boxes: a map keeps room for many in one piece, and most cells have one.
+    pub(super) shim: Option<ShimProcess>,
+    /// Boxed: a map allocates nodes for several entries, and most cells have one.
     pub(super) executables: BTreeMap<ExecutableName, Box<ExecutableRecord>>,
-    /// What of its executables has been told as events.
-    pub(super) told: BTreeMap<ExecutableName, Told>,
-    /// Executables that have ended, whose groups could not be removed at once.
-    pub(super) groups_left: Vec<ExecutableName>,
-    /// Its records are being removed: none is taken over any more.
+    /// How far the events of each executable have been published.
+    pub(super) published: BTreeMap<ExecutableName, Published>,
+    /// Executables that have ended, whose cgroups are still to be removed.
+    pub(super) stale_cgroups: Vec<ExecutableName>,
+    /// The records are being removed: none is applied any more.
     pub(super) closed: bool,
-    /// What is being started now.
+    /// The executable that is being started.
     pub(super) starting: Option<ExecutableName>,
-    /// What is being stopped now, and by how many at once.
+    /// The executables that are being stopped, each with the number of callers.
     pub(super) stopping: BTreeMap<ExecutableName, usize>,
 }
 
 impl State {
-    /// A run of an executable, by when it was started.
+    /// A run of an executable, by its start time.
     fn run(&self, executable: &ExecutableName, started: i64) -> Option<Run> {
         let runs = self.executables.get(executable)?.all_runs();
         runs.into_iter().find(|run| run.started == started).copied()
     }
 
-    /// Whoever frees the cell removes its files: nobody else may write any.
+    /// Returns whether a Free owns the files of the cell: no other call may write any.
     pub(super) fn is_being_freed(&self) -> bool {
         matches!(self.phase, Phase::Freeing | Phase::Gone)
     }
 }
 
+/// The life of a cell. Only a cell in `Ready` is visible to new calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Not there yet.
-    Making,
-    There,
-    /// There no more for anybody who comes now.
+    Allocating,
+    Ready,
     Freeing,
     Gone,
 }
 
-/// The first process of the cell.
+/// The running shim of a cell.
 #[derive(Debug)]
-pub(super) struct Shim {
+pub(super) struct ShimProcess {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
 }
 
-/// How far the life of an executable has been told.
+/// The last published event of an executable: the start of a run, or its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Told {
+pub(super) struct Published {
     pub(super) runs: u64,
     pub(super) ended: bool,
 }
@@ -88,8 +87,8 @@ impl Cell {
                 phase,
                 shim: None,
                 executables: BTreeMap::new(),
-                told: BTreeMap::new(),
-                groups_left: Vec::new(),
+                published: BTreeMap::new(),
+                stale_cgroups: Vec::new(),
                 closed: false,
                 starting: None,
                 stopping: BTreeMap::new(),
@@ -102,7 +101,6 @@ impl Cell {
         &self.record.name
     }
 
-    /// Held for moments only, never over anything that waits.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,12 +109,12 @@ impl Cell {
         self.record.spec.share.contains(&namespace)
     }
 
-    pub(super) fn is_there(&self) -> bool {
-        self.state().phase == Phase::There
+    pub(super) fn is_ready(&self) -> bool {
+        self.state().phase == Phase::Ready
     }
 
-    /// Waits until a run of an executable, told by when it was started, has ended and it is known
-    /// how; `None` if nothing is known of it any more.
+    /// Waits until a run of an executable, identified by its start time, has ended; `None` if the
+    /// run is not known any more.
     pub(super) async fn until_ended(
         &self,
         executable: &ExecutableName,
@@ -126,24 +124,24 @@ impl Cell {
             Some(run) if run.is_running() => None,
             run => Some(run),
         };
-        self.when(ended).await
+        self.wait_for(ended).await
     }
 
-    /// Waits until it is known whether the cell is there or not.
+    /// Waits until the cell is ready or gone.
     pub(super) async fn until_settled(&self) {
         let settled =
-            |state: &mut State| matches!(state.phase, Phase::There | Phase::Gone).then_some(());
-        self.when(settled).await;
+            |state: &mut State| matches!(state.phase, Phase::Ready | Phase::Gone).then_some(());
+        self.wait_for(settled).await;
     }
 
-    /// Waits until its state is as it is looked for.
-    pub(super) async fn when<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
+    /// Waits until `ready` returns a value.
+    pub(super) async fn wait_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
-            // Before looking, so that no change in between is missed.
+            // Registered before the check, so that no change in between is missed.
             let changed = self.changed.notified();
-            let found = ready(&mut self.state());
-            match found {
-                Some(found) => return found,
+            let value = ready(&mut self.state());
+            match value {
+                Some(value) => return value,
                 None => changed.await,
             }
         }

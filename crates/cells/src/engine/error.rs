@@ -1,4 +1,4 @@
-//! What can go wrong with cells, by what it means for whoever asked.
+//! Errors of cells, one variant per meaning for the caller.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
 use crate::seccomp::BadProfile;
 use crate::spec::BadSpec;
-use crate::zygote::BirthError;
+use crate::zygote::ForkShimError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CellError {
@@ -32,50 +32,53 @@ pub enum CellError {
         cell: CellName,
         executable: ExecutableName,
     },
-    #[error("cell {cell} cannot be made: {source}; it was not made by this node")]
+    #[error("cannot allocate cell {cell}: another program owns its cgroup")]
     NotOurs { cell: CellName, source: CgroupError },
     #[error(
-        "cell {cell} cannot be made: {} has the record of one that cannot be read; mend or remove \
-         it, and restart the node", path.display()
+        "cannot allocate cell {cell}: {} holds an unreadable record; repair or remove it, and \
+         restart the node", path.display()
     )]
     Unreadable { cell: CellName, path: PathBuf },
-    #[error("{0}")]
+    #[error(transparent)]
     Cgroup(CgroupError),
-    #[error("cells need root: this node runs as an ordinary user")]
+    #[error("cells need root; this node runs as an unprivileged user")]
     NotRoot,
     #[error("{path}: no such file or directory")]
     ProgramNotFound { path: String },
     #[error("{path}: permission denied")]
     ProgramForbidden { path: String },
-    #[error("working directory {path}: {source}")]
+    #[error("cannot enter working directory {path}")]
     WorkingDirectory { path: String, source: io::Error },
-    #[error("{path} cannot be executed: {source}")]
+    #[error("cannot execute {path}")]
     NotExecutable { path: String, source: io::Error },
-    #[error("cell {cell} has no room for another process: its limit is reached")]
+    #[error("cell {cell} has reached its limit of processes")]
     TooManyProcesses { cell: CellName },
-    #[error("executable {executable} cannot be started in cell {cell}: cannot {step}: {source}")]
+    #[error("cannot start executable {executable} in cell {cell}: cannot {step}")]
     NotStarted {
         cell: CellName,
         executable: ExecutableName,
         step: &'static str,
         source: io::Error,
     },
-    #[error("cell {cell} cannot be isolated: cannot {what}: {source}")]
+    #[error("cannot isolate cell {cell}: cannot {operation}")]
     NotIsolated {
         cell: CellName,
-        what: String,
+        operation: String,
         source: io::Error,
     },
-    #[error("cell {cell} cannot be started: {source}")]
-    NotBorn { cell: CellName, source: BirthError },
-    #[error("cell {cell} does not answer: {source}")]
-    Silent { cell: CellName, source: io::Error },
-    #[error("cell {cell}: {what}")]
-    Shim { cell: CellName, what: String },
-    #[error("{what} of cell {cell} did not end, though killed; it waits in the kernel")]
-    Unkillable { cell: CellName, what: String },
-    #[error("the records of cell {cell} cannot be written: {source}")]
+    #[error("cannot start the shim of cell {cell}")]
+    NoShim {
+        cell: CellName,
+        source: ForkShimError,
+    },
+    #[error("the shim of cell {cell} does not answer")]
+    ShimUnresponsive { cell: CellName, source: io::Error },
+    #[error("the shim of cell {cell} failed: {what}")]
+    ShimFailed { cell: CellName, what: String },
+    #[error("{process} of cell {cell} survived SIGKILL (uninterruptible sleep)")]
+    Unkillable { cell: CellName, process: String },
+    #[error("cannot write the records of cell {cell}")]
     Records { cell: CellName, source: io::Error },
-    #[error("the work on cell {cell} was broken off; see the node's log")]
+    #[error("the work on cell {cell} was interrupted; see the node's log")]
     Interrupted { cell: CellName },
 }

@@ -1,13 +1,13 @@
-//! Ending a cell and everything nested in it, to the last file.
+//! Free: kills everything in a cell and in those nested in it, and removes their cgroups and files.
 
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
 use super::cell::{Cell, Phase};
+use super::cgroup_names::{SHIMS, shim_cgroup};
 use super::error::CellError;
-use super::places::{SHIM_GROUPS, shim_group};
-use super::stop::LONGEST_END;
+use super::stop::KILL_TIMEOUT;
 use super::{CellEvent, Inner, blocking, lock};
 use crate::name::{CellName, ExecutableName};
 use crate::record::HowEnded;
@@ -16,7 +16,7 @@ use crate::sys;
 pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellError> {
     let cells = claim(&inner, &name)?;
     let mut done = Ok(());
-    // The innermost first: no group can go before those in it.
+    // The innermost first: a cgroup with children cannot be removed.
     for cell in cells.iter().rev() {
         done = dismantle(&inner, cell).await;
         if done.is_err() {
@@ -25,7 +25,7 @@ pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellEr
     }
     let _ = blocking(&name, move || {
         for cell in &cells {
-            inner.give_back(cell);
+            inner.restore(cell);
         }
         inner.remove_roots();
         Ok(())
@@ -34,17 +34,17 @@ pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellEr
     done
 }
 
-/// From here on nobody finds the cell or what is nested in it.
+/// Hides the cell and those nested in it from new calls.
 fn claim(inner: &Inner, name: &CellName) -> Result<Vec<Arc<Cell>>, CellError> {
     let cells = inner.cells();
-    let there = cells.get(name).filter(|cell| cell.is_there());
-    let there = there.ok_or_else(|| CellError::NoSuchCell { cell: name.clone() })?;
-    let mut claimed = vec![Arc::clone(there)];
+    let ready = cells.get(name).filter(|cell| cell.is_ready());
+    let ready = ready.ok_or_else(|| CellError::NoSuchCell { cell: name.clone() })?;
+    let mut claimed = vec![Arc::clone(ready)];
     let nested = cells.iter().filter(|(other, _)| other.is_inside(name));
     claimed.extend(nested.map(|(_, cell)| Arc::clone(cell)));
     for cell in &claimed {
         let mut state = cell.state();
-        if matches!(state.phase, Phase::Making | Phase::There) {
+        if matches!(state.phase, Phase::Allocating | Phase::Ready) {
             state.phase = Phase::Freeing;
         }
     }
@@ -57,27 +57,27 @@ async fn dismantle(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError
     if cell.state().phase == Phase::Gone {
         return Ok(());
     }
-    let groups = on_cell(inner, cell, kill).await?;
+    let cgroups = on_cell(inner, cell, kill).await?;
     let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
     if let Some(pidfd) = pidfd {
-        let waited = timeout(LONGEST_END, sys::until_ended(pidfd)).await;
+        let waited = timeout(KILL_TIMEOUT, sys::until_exited(pidfd)).await;
         waited.map(drop).map_err(|_| CellError::Unkillable {
             cell: name.clone(),
-            what: "the first process".to_owned(),
+            process: "the shim".to_owned(),
         })?;
     }
-    // Nothing is left with the first process, unless the cell shares the host's.
-    let occupied = on_cell(inner, cell, move |inner, cell| {
-        let occupied = occupied(inner, groups)?;
-        if occupied.is_empty() {
+    // Without PID 1 the namespace is empty; a cell that shares the host's may have more.
+    let populated = on_cell(inner, cell, move |inner, cell| {
+        let populated = populated(inner, cgroups)?;
+        if populated.is_empty() {
             remove(inner, cell)?;
         }
-        Ok(occupied)
+        Ok(populated)
     });
-    let occupied = occupied.await?;
-    if !occupied.is_empty() {
-        for group in occupied {
-            inner.until_gone(name, &group, "a process").await?;
+    let populated = populated.await?;
+    if !populated.is_empty() {
+        for cgroup in populated {
+            inner.until_killed(name, &cgroup, "a process").await?;
         }
         on_cell(inner, cell, remove).await?;
     }
@@ -85,7 +85,7 @@ async fn dismantle(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError
     Ok(())
 }
 
-/// Runs a step that blocks.
+/// Runs a step on a blocking thread.
 async fn on_cell<T: Send + 'static>(
     inner: &Arc<Inner>,
     cell: &Arc<Cell>,
@@ -95,43 +95,47 @@ async fn on_cell<T: Send + 'static>(
     blocking(cell.name(), move || step(&inner, &its)).await
 }
 
-/// Ends everything in the cell, and tells where it was. With the first process of its namespace
-/// everything ends; what shares the host's processes is found by its group.
+/// Kills everything in the cell, and returns the cgroups it was in. The exit of PID 1 ends the
+/// whole PID namespace; processes that share the host's are found by their cgroup.
 fn kill(inner: &Inner, cell: &Cell) -> Result<Vec<String>, CellError> {
-    let (name, shim) = (cell.name().as_str(), shim_group(cell.name()));
-    let groups = inner.cgroups()?;
-    groups.kill(&shim).map_err(CellError::Cgroup)?;
-    groups.kill(name).map_err(CellError::Cgroup)?;
-    let mut all = groups.inside(name);
+    let (name, shim) = (cell.name().as_str(), shim_cgroup(cell.name()));
+    let cgroups = inner.cgroups()?;
+    cgroups.kill(&shim).map_err(CellError::Cgroup)?;
+    cgroups.kill(name).map_err(CellError::Cgroup)?;
+    let mut all = cgroups.children(name);
     all.push(shim);
     Ok(all)
 }
 
-fn occupied(inner: &Inner, groups: Vec<String>) -> Result<Vec<String>, CellError> {
-    let mut occupied = Vec::new();
-    for group in groups {
-        let processes = inner.cgroups()?.processes(&group);
+/// The cgroups that have processes left.
+fn populated(inner: &Inner, cgroups: Vec<String>) -> Result<Vec<String>, CellError> {
+    let mut populated = Vec::new();
+    for cgroup in cgroups {
+        let processes = inner.cgroups()?.processes(&cgroup);
         if !processes.map_err(CellError::Cgroup)?.is_empty() {
-            occupied.push(group);
+            populated.push(cgroup);
         }
     }
-    Ok(occupied)
+    Ok(populated)
 }
 
-/// The record of the cell goes last: until then a daemon that dies finds it again.
+/// Removes cgroups and files. The record of the cell goes last: until then the next daemon finds
+/// it.
 fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     let name = cell.name();
-    let groups = inner.cgroups()?;
-    for group in groups.inside(name.as_str()) {
-        groups.remove_members(&group).map_err(CellError::Cgroup)?;
+    let cgroups = inner.cgroups()?;
+    for cgroup in cgroups.children(name.as_str()) {
+        cgroups
+            .remove_membership(&cgroup)
+            .map_err(CellError::Cgroup)?;
     }
-    groups.remove(name.as_str()).map_err(CellError::Cgroup)?;
-    groups
-        .remove_members(&shim_group(name))
+    cgroups.remove(name.as_str()).map_err(CellError::Cgroup)?;
+    cgroups
+        .remove_membership(&shim_cgroup(name))
         .map_err(CellError::Cgroup)?;
     let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
     for executable in &names {
-        // It may have ended by itself just before.
+        // It may have exited by itself just before.
         inner.read_record(cell, executable);
     }
     let executables: Vec<_> = {
@@ -155,15 +159,15 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
             });
         }
     }
-    inner.places.remove(name).map_err(failed)?;
+    inner.paths.remove_cell(name).map_err(failed)?;
     inner.forget(cell);
     Ok(())
 }
 
 impl Inner {
-    /// Nothing is left of the cell.
+    /// Drops a cell of which nothing is left.
     pub(super) fn forget(&self, cell: &Cell) {
-        // The next of that name can come from here on.
+        // From here on the name can be allocated again.
         self.cells().remove(cell.name());
         let mut state = cell.state();
         state.phase = Phase::Gone;
@@ -172,32 +176,31 @@ impl Inner {
         cell.changed.notify_waiters();
     }
 
-    /// What could not be freed is there again, and can be freed again.
-    fn give_back(&self, cell: &Cell) {
+    /// Makes a cell that could not be freed visible again, so that it can be freed again.
+    fn restore(&self, cell: &Cell) {
         let mut state = cell.state();
         if state.phase != Phase::Freeing {
             return;
         }
-        state.phase = Phase::There;
+        state.phase = Phase::Ready;
         state.closed = false;
         let has_shim = state.shim.is_some();
         drop(state);
         if !has_shim {
-            self.bury_executables(cell);
+            self.mark_lost(cell);
         }
-        self.forget_dead_shim(cell);
+        self.handle_shim_exit(cell);
         cell.changed.notify_waiters();
     }
 
-    /// What is there for all cells goes with the last: the groups that hold all others, and the
-    /// notes.
+    /// Removes the root cgroups and the event cursor with the last cell.
     pub(super) fn remove_roots(&self) {
-        // Held to the end: a new cell would need them.
+        // Held to the end: a new cell needs them.
         let cells = self.cells();
-        if let (true, Ok(groups)) = (cells.is_empty(), self.cgroups()) {
-            let _ = groups.remove_members(SHIM_GROUPS);
-            let _ = groups.remove("");
-            lock(&self.notes).clear();
+        if let (true, Ok(cgroups)) = (cells.is_empty(), self.cgroups()) {
+            let _ = cgroups.remove_membership(SHIMS);
+            let _ = cgroups.remove("");
+            lock(&self.event_cursor).clear();
         }
     }
 }

@@ -1,23 +1,28 @@
-//! The cells of this node: made, filled, emptied and removed, and found again after a restart.
+//! The engine: allocates cells, starts and stops executables in them, frees them, and adopts them
+//! after a restart.
 //!
-//! What is on disk and in the kernel is the truth; the daemon only keeps it at hand. Nothing here
-//! works for a cell in which nothing happens: one thread waits for records that shims write and
-//! for shims that end, for all cells together.
+//! The disk and the kernel hold the truth; the engine caches it. An idle cell costs no work: one
+//! thread waits for the records and the exits of all shims together.
 
 mod adopt;
 mod allocate;
 mod cell;
+mod cgroup_cleanup;
+mod cgroup_names;
 mod error;
+mod event_cursor;
 mod events;
 mod free;
-mod notes;
-mod places;
-mod programs;
+mod paths;
+mod permits;
+mod program;
+mod record_files;
+mod shim_exit;
 mod start;
 mod status;
 mod stop;
-mod turns;
-mod watch;
+mod transition;
+mod watch_thread;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,48 +38,48 @@ pub use events::{CellEvent, CellEvents};
 pub use status::{CellStatus, FoundRun, Usage};
 pub use stop::StopHow;
 
-use crate::cgroup::{CgroupError, Cgroups, Layout, Mode};
+use crate::cgroup::{CgroupError, CgroupMode, Cgroups, Layout};
 use crate::name::{CellName, ExecutableName};
 use crate::record::Run;
 use crate::shim::protocol::UserRange;
 use crate::spec::{CellSpec, ExecutableSpec};
-use crate::zygote::{Hidden, Zygote, ZygoteCommand};
+use crate::zygote::{HiddenState, Zygote, ZygoteCommand};
 use cell::Cell;
-use notes::Notes;
-use places::Places;
-use watch::Watch;
+use event_cursor::EventCursor;
+use paths::Paths;
+use watch_thread::WatchHandle;
 
+/// The engine's configuration.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The daemon's state: no cell can see it.
+    /// The daemon's state directory, hidden in every cell.
     pub state: PathBuf,
-    /// The control group, in every tree, below which all of ours are.
+    /// The root of all cgroups of cells, in every hierarchy.
     pub cgroup: String,
-    /// How this machine's control groups are mounted, if not as they are found.
+    /// The cgroup layout, if it is not to be detected.
     pub layout: Option<Layout>,
     pub zygote: ZygoteCommand,
-    /// How much of an executable's output is kept.
+    /// Log sizes of each executable.
     pub logs: LogLimits,
-    /// How long an executable may take to end when asked to.
+    /// The default time between the first signal of a Stop and SIGKILL.
     pub grace: Duration,
-    /// The first user of the host that stands for users of a cell with a namespace of them, and
-    /// how many do.
+    /// The first host UID that user namespaces of cells map to, and the number of UIDs.
     pub users: (u32, u32),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the records of cells in {} cannot be used", path.display())]
+    #[error("cannot read the cell records in {}", path.display())]
     Records { path: PathBuf, source: io::Error },
-    #[error("the logs of cells cannot be opened")]
+    #[error("cannot open the logs of cells")]
     Logs(#[from] LogError),
-    #[error("cells cannot be watched")]
+    #[error("cannot watch cells")]
     Watch(#[source] io::Error),
-    #[error("the control groups of this machine cannot be found out")]
+    #[error("cannot detect the cgroup layout")]
     Layout(#[source] io::Error),
 }
 
-/// The engine. Cheap to clone.
+/// The engine of cells. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Cells(Arc<Inner>);
 
@@ -83,30 +88,30 @@ struct Inner {
     grace: Mutex<Duration>,
     logs_limits: Mutex<LogLimits>,
     users: UserRange,
-    /// Or why there can be no cells here.
+    /// Or why this machine cannot run cells.
     cgroups: Result<Cgroups, CgroupError>,
-    places: Places,
+    paths: Paths,
     zygote: Zygote,
     logs: LogStore,
     events: Box<dyn CellEvents>,
-    notes: Mutex<Notes>,
+    event_cursor: Mutex<EventCursor>,
     cells: Mutex<BTreeMap<CellName, Arc<Cell>>>,
     serials: AtomicU64,
-    watch: Watch,
+    watch: WatchHandle,
 }
 
-/// What was allocated.
+/// The result of an Allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocated {
-    /// Whether limits are held by version 2 of control groups.
+    /// Whether limits are enforced by cgroup v2.
     pub cgroup_v2: bool,
 }
 
 impl Cells {
-    /// Takes over what is there. Blocks on the disk and the kernel.
+    /// Opens the engine and adopts existing cells. Blocks on the disk and the kernel.
     pub fn open(settings: Settings, events: impl CellEvents) -> Result<Self, OpenError> {
         let root = settings.state.join("cells");
-        let places = Places::make(&root).map_err(|source| OpenError::Records {
+        let paths = Paths::create(&root).map_err(|source| OpenError::Records {
             path: root.clone(),
             source,
         })?;
@@ -114,13 +119,14 @@ impl Cells {
             Some(layout) => layout,
             None => Layout::detect().map_err(OpenError::Layout)?,
         };
-        let hidden = Hidden {
+        let hidden = HiddenState {
             state: settings.state,
-            cover: places.cover.clone(),
+            cover: paths.cover.clone(),
         };
-        // Before anything is read, so that nothing written after that goes unseen.
-        let (watch, watching) = Watch::new(&places.executables).map_err(OpenError::Watch)?;
-        let notes = Notes::new(places.told());
+        // Before records are read, so that none written later is missed.
+        let (watch, watch_thread) =
+            WatchHandle::new(&paths.executables).map_err(OpenError::Watch)?;
+        let event_cursor = EventCursor::new(paths.event_cursor());
         let inner = Arc::new(Inner {
             grace: Mutex::new(settings.grace),
             logs_limits: Mutex::new(settings.logs),
@@ -130,16 +136,16 @@ impl Cells {
             },
             cgroups: Cgroups::new(layout, settings.cgroup),
             zygote: Zygote::new(settings.zygote, hidden),
-            logs: LogStore::open(&places.logs)?,
-            places,
+            logs: LogStore::open(&paths.logs)?,
+            paths,
             events: Box::new(events),
-            notes: Mutex::new(notes),
+            event_cursor: Mutex::new(event_cursor),
             cells: Mutex::default(),
             serials: AtomicU64::new(1),
             watch,
         });
         adopt::adopt(&inner).map_err(|source| OpenError::Records { path: root, source })?;
-        watching
+        watch_thread
             .start(Arc::downgrade(&inner))
             .map_err(OpenError::Watch)?;
         Ok(Self(inner))
@@ -156,7 +162,7 @@ impl Cells {
     pub async fn allocate(&self, cell: CellName, spec: CellSpec) -> Result<Allocated, CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        to_its_end(
+        run_to_completion(
             name,
             async move { allocate::allocate(inner, cell, spec).await },
         )
@@ -171,13 +177,13 @@ impl Cells {
     ) -> Result<Run, CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        to_its_end(name, async move {
+        run_to_completion(name, async move {
             start::start(inner, cell, executable, spec).await
         })
         .await
     }
 
-    /// Ends one executable, or all of the cell.
+    /// Stops one executable, or all executables of the cell.
     pub async fn stop(
         &self,
         cell: CellName,
@@ -186,7 +192,7 @@ impl Cells {
     ) -> Result<(), CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        to_its_end(name, async move {
+        run_to_completion(name, async move {
             stop::stop(inner, cell, executable, how).await
         })
         .await
@@ -195,17 +201,17 @@ impl Cells {
     pub async fn free(&self, cell: CellName) -> Result<(), CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        to_its_end(name, async move { free::free(inner, cell).await }).await
+        run_to_completion(name, async move { free::free(inner, cell).await }).await
     }
 
-    /// The logs of executables, by the names that their status tells.
+    /// The logs of executables, by [`FoundRun::log`].
     pub fn logs(&self) -> &LogStore {
         &self.0.logs
     }
 }
 
-/// Work on a cell goes on when whoever asked for it goes away: half of it would be worse.
-async fn to_its_end<T: Send + 'static>(
+/// Runs work that continues when its caller is cancelled: half of it would be worse.
+async fn run_to_completion<T: Send + 'static>(
     cell: CellName,
     work: impl Future<Output = Result<T, CellError>> + Send + 'static,
 ) -> Result<T, CellError> {
@@ -218,10 +224,10 @@ impl Inner {
         lock(&self.cells)
     }
 
-    /// A cell that is there for whoever comes now.
+    /// Finds a cell that is ready.
     fn find(&self, name: &CellName) -> Result<Arc<Cell>, CellError> {
         let cell = self.cells().get(name).cloned();
-        cell.filter(|cell| cell.is_there())
+        cell.filter(|cell| cell.is_ready())
             .ok_or_else(|| CellError::NoSuchCell { cell: name.clone() })
     }
 
@@ -229,14 +235,14 @@ impl Inner {
         if !rustix::process::geteuid().is_root() {
             return Err(CellError::NotRoot);
         }
-        let none = |_: &CgroupError| CellError::Cgroup(CgroupError::None);
-        self.cgroups.as_ref().map_err(none)
+        let not_mounted = |_: &CgroupError| CellError::Cgroup(CgroupError::NotMounted);
+        self.cgroups.as_ref().map_err(not_mounted)
     }
 
     fn is_v2(&self) -> bool {
         self.cgroups
             .as_ref()
-            .is_ok_and(|groups| groups.mode() == Mode::V2)
+            .is_ok_and(|cgroups| cgroups.mode() == CgroupMode::V2)
     }
 
     fn next_serial(&self) -> u64 {
@@ -248,7 +254,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs what blocks where it may.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     cell: &CellName,
     work: impl FnOnce() -> Result<T, CellError> + Send + 'static,

@@ -1,28 +1,29 @@
-//! Starting an executable: in a cell whose first process is there, or made for it.
+//! Start: runs an executable in a cell, whose shim is forked if there is none.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cell::{Cell, Shim};
+use super::cell::{Cell, ShimProcess};
+use super::cgroup_names::{SHIMS, executable_cgroup, shim_cgroup};
 use super::error::CellError;
-use super::places::{SHIM_GROUPS, executable_group, open_directory, shim_group};
-use super::turns::StartTurn;
-use super::{Inner, blocking, lock, programs};
+use super::paths::open_directory;
+use super::permits::StartPermit;
+use super::{Inner, blocking, lock, program};
 use crate::cgroup::{CgroupError, Cgroups};
 use crate::frame;
 use crate::limits::Limits;
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, Run};
-use crate::shim::Birth;
+use crate::shim::ShimSpec;
 use crate::shim::protocol::{Reply, Request, StartRequest, Step};
 use crate::spec::{ExecutableSpec, shown};
 
-/// How many executables a cell remembers, those that have ended included.
-const MOST_EXECUTABLES: usize = 16_384;
+/// Beyond this number of executables in a cell the one that ended first is removed.
+const MAX_EXECUTABLES: usize = 16_384;
 /// A start takes milliseconds; a shim that takes longer than this is stuck.
-const LONGEST_START: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn start(
     inner: Arc<Inner>,
@@ -32,13 +33,13 @@ pub(super) async fn start(
 ) -> Result<Run, CellError> {
     spec.check()?;
     let cell = inner.find(&name)?;
-    let Some(turn) = StartTurn::take(&cell, &executable).await else {
+    let Some(permit) = StartPermit::acquire(&cell, &executable).await else {
         return Err(CellError::Running {
             cell: name,
             executable,
         });
     };
-    if !cell.is_there() {
+    if !cell.is_ready() {
         return Err(CellError::NoSuchCell { cell: name });
     }
     blocking(&name, move || {
@@ -49,7 +50,7 @@ pub(super) async fn start(
             spec,
         };
         let started = starting.run();
-        drop(turn);
+        drop(permit);
         started
     })
     .await
@@ -64,34 +65,33 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     fn run(self) -> Result<Run, CellError> {
-        // Whether it runs already is for the shim to say, which knows it first.
-        let groups = self.inner.cgroups()?;
-        let group = executable_group(self.cell.name(), &self.executable);
-        match groups.create_anew(&group, &Limits::default()) {
-            // What the run before has left in it stays with its name.
+        // The shim says whether the executable is running already: it knows first.
+        let cgroups = self.inner.cgroups()?;
+        let cgroup = executable_cgroup(self.cell.name(), &self.executable);
+        match cgroups.recreate(&cgroup, &Limits::default()) {
+            // Populated: processes left by the previous run stay with its name.
             Ok(()) | Err(CgroupError::Exists { .. }) => {}
             Err(error) => return Err(CellError::Cgroup(error)),
         }
-        let started = self.ask(groups, &group);
+        let started = self.request(cgroups, &cgroup);
         if started.is_err() {
-            // Nothing is in it, unless something of an earlier run is.
-            let _ = groups.remove_members(&group);
+            // Fails if processes of an earlier run are in it.
+            let _ = cgroups.remove_membership(&cgroup);
         }
         let record = started?;
         let run = record.run;
-        // As the shim has written it: whoever asks next need not wait for it to be read.
-        self.inner.take(self.cell, record);
-        self.forget_oldest();
-        self.inner.remove_groups_left(self.cell);
+        // From the reply, not from the file: the next call must see it without a wait.
+        self.inner.apply_record(self.cell, record);
+        self.remove_oldest();
+        self.inner.remove_stale_cgroups(self.cell);
         Ok(run)
     }
 
-    /// A cell in which one executable after the other is started is not filled up by those that
-    /// have ended.
-    fn forget_oldest(&self) {
+    /// Removes the executable that ended first if there are too many.
+    fn remove_oldest(&self) {
         let oldest = {
             let mut state = self.cell.state();
-            if state.executables.len() <= MOST_EXECUTABLES {
+            if state.executables.len() <= MAX_EXECUTABLES {
                 return;
             }
             let ended = state.executables.values().filter_map(|record| {
@@ -102,24 +102,28 @@ impl Starting<'_> {
                 return;
             };
             state.executables.remove(&oldest);
-            state.told.remove(&oldest);
+            state.published.remove(&oldest);
             oldest
         };
-        if let Err(error) = self.inner.places.forget(self.cell.name(), &oldest) {
-            tracing::warn!(cell = %self.cell.name(), %error, "an old executable is not forgotten");
+        if let Err(error) = self
+            .inner
+            .paths
+            .remove_executable(self.cell.name(), &oldest)
+        {
+            tracing::warn!(cell = %self.cell.name(), %error, "cannot remove an old executable");
         }
     }
 
-    fn ask(&self, groups: &Cgroups, group: &str) -> Result<ExecutableRecord, CellError> {
-        if groups.is_full(group) {
+    fn request(&self, cgroups: &Cgroups, cgroup: &str) -> Result<ExecutableRecord, CellError> {
+        if cgroups.pids_limit_reached(cgroup) {
             return Err(self.too_many());
         }
-        let entry = groups.entry(group).map_err(CellError::Cgroup)?;
-        let memory = groups.memory_kills(self.cell.name().as_str());
+        let entry = cgroups.entry_fds(cgroup).map_err(CellError::Cgroup)?;
+        let oom_kills = cgroups.oom_kill_counter(self.cell.name().as_str());
         let limits = *lock(&self.inner.logs_limits);
         let record = &self.cell.record;
         let program =
-            programs::program(&record.spec, self.hostname(), &self.spec, self.inner.users)?;
+            program::resolve(&record.spec, self.hostname(), &self.spec, self.inner.users)?;
         let request = Request::Start(Box::new(StartRequest {
             name: self.executable.clone(),
             spec: self.spec.clone(),
@@ -128,40 +132,41 @@ impl Starting<'_> {
             log_total_bytes: limits.total_bytes,
             unified: entry.unified.is_some(),
             procs: entry.procs.len(),
-            counts_memory_kills: memory.is_some(),
+            counts_memory_kills: oom_kills.is_some(),
         }));
-        let files = entry.unified.iter().chain(&entry.procs).chain(&memory);
+        let files = entry.unified.iter().chain(&entry.procs).chain(&oom_kills);
         let fds: Vec<BorrowedFd<'_>> = files.map(AsFd::as_fd).collect();
-        self.ensure_shim(groups)?;
-        let answer = match self.call(&request, &fds) {
-            // A shim that ended meanwhile is replaced, once.
+        self.ensure_shim(cgroups)?;
+        let reply = match self.call(&request, &fds) {
+            // A shim that has exited meanwhile is replaced, once.
             Err(_) if self.shim_is_gone() => {
-                self.ensure_shim(groups)?;
+                self.ensure_shim(cgroups)?;
                 self.call(&request, &fds)
             }
-            answer => answer,
+            reply => reply,
         };
-        self.understand(answer.map_err(|source| CellError::Silent {
+        self.interpret(reply.map_err(|source| CellError::ShimUnresponsive {
             cell: self.cell.name().clone(),
             source,
         })?)
     }
 
-    /// Whoever watches over it may have noticed first.
+    /// Returns whether the shim has exited; the watch thread may have noticed first.
     fn shim_is_gone(&self) -> bool {
-        self.inner.forget_dead_shim(self.cell) || self.cell.state().shim.is_none()
+        self.inner.handle_shim_exit(self.cell) || self.cell.state().shim.is_none()
     }
 
     fn call(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<Reply> {
-        let stream = self.inner.places.connect(self.cell.name())?;
-        stream.set_read_timeout(Some(LONGEST_START))?;
-        stream.set_write_timeout(Some(LONGEST_START))?;
+        let stream = self.inner.paths.connect(self.cell.name())?;
+        stream.set_read_timeout(Some(START_TIMEOUT))?;
+        stream.set_write_timeout(Some(START_TIMEOUT))?;
         frame::send(&stream, request, fds)?;
         let (reply, _) = frame::receive(&stream)?.ok_or(io::ErrorKind::ConnectionReset)?;
         Ok(reply)
     }
 
-    fn ensure_shim(&self, groups: &Cgroups) -> Result<(), CellError> {
+    /// Forks the shim of the cell if there is none.
+    fn ensure_shim(&self, cgroups: &Cgroups) -> Result<(), CellError> {
         if self.cell.state().shim.is_some() {
             return Ok(());
         }
@@ -170,20 +175,20 @@ impl Starting<'_> {
             cell: name.clone(),
             source,
         };
-        let group = shim_group(name);
-        groups
-            .create_outer(SHIM_GROUPS)
+        let cgroup = shim_cgroup(name);
+        cgroups
+            .create_inner_node(SHIMS)
             .map_err(CellError::Cgroup)?;
-        match groups.create_anew(&group, &Limits::default()) {
+        match cgroups.recreate(&cgroup, &Limits::default()) {
             Ok(()) | Err(CgroupError::Exists { .. }) => {}
             Err(error) => return Err(CellError::Cgroup(error)),
         }
-        let entry = groups.members_entry(&group).map_err(CellError::Cgroup)?;
-        let places = &self.inner.places;
-        let control: OwnedFd = places.listen(name).map_err(records)?.into();
-        let executables = open_directory(&places.executables).map_err(records)?;
-        let logs = open_directory(&places.logs).map_err(records)?;
-        let birth = Birth {
+        let entry = cgroups.membership_fds(&cgroup).map_err(CellError::Cgroup)?;
+        let paths = &self.inner.paths;
+        let control: OwnedFd = paths.listen(name).map_err(records)?.into();
+        let executables = open_directory(&paths.executables).map_err(records)?;
+        let logs = open_directory(&paths.logs).map_err(records)?;
+        let spec = ShimSpec {
             cell: name.clone(),
             hostname: self.hostname().to_owned(),
             share: self.cell.record.spec.share.clone(),
@@ -192,16 +197,16 @@ impl Starting<'_> {
         };
         let mut fds = vec![control.as_fd(), executables.as_fd(), logs.as_fd()];
         fds.extend(entry.unified.iter().chain(&entry.procs).map(AsFd::as_fd));
-        let born = self.inner.zygote.birth(&birth, &fds);
-        let born = born.map_err(|source| CellError::NotBorn {
+        let forked = self.inner.zygote.fork_shim(&spec, &fds);
+        let forked = forked.map_err(|source| CellError::NoShim {
             cell: name.clone(),
             source,
         })?;
-        self.inner.adopt_shim(
+        self.inner.watch_shim(
             self.cell,
-            Shim {
-                pid: born.pid,
-                pidfd: born.pidfd,
+            ShimProcess {
+                pid: forked.pid,
+                pidfd: forked.pidfd,
             },
         );
         Ok(())
@@ -209,11 +214,11 @@ impl Starting<'_> {
 
     fn hostname(&self) -> &str {
         let record = &self.cell.record;
-        let asked = record.spec.hostname.as_deref();
-        asked.unwrap_or_else(|| record.name.label())
+        let requested = record.spec.hostname.as_deref();
+        requested.unwrap_or_else(|| record.name.label())
     }
 
-    fn understand(&self, reply: Reply) -> Result<ExecutableRecord, CellError> {
+    fn interpret(&self, reply: Reply) -> Result<ExecutableRecord, CellError> {
         let cell = || self.cell.name().clone();
         match reply {
             Reply::Started(record) => Ok(*record),
@@ -223,10 +228,10 @@ impl Starting<'_> {
             }
             Reply::NotIsolated { what, errno } => Err(CellError::NotIsolated {
                 cell: cell(),
-                what,
+                operation: what,
                 source: io::Error::from_raw_os_error(errno),
             }),
-            Reply::Failed { what } => Err(CellError::Shim { cell: cell(), what }),
+            Reply::Failed { what } => Err(CellError::ShimFailed { cell: cell(), what }),
         }
     }
 
@@ -264,12 +269,12 @@ impl Starting<'_> {
             }
             (Step::Fork, io::ErrorKind::WouldBlock) => return self.too_many(),
             (Step::Fork, _) => "fork",
-            (Step::Group, _) => "enter its control group",
-            (Step::Users, _) => "have users of its own",
-            (Step::Input, _) => "connect its output",
-            (Step::Identity, _) => "become another user",
+            (Step::Group, _) => "enter its cgroup",
+            (Step::Users, _) => "map its user namespace",
+            (Step::Input, _) => "redirect its output",
+            (Step::Identity, _) => "change its UID and GID",
             (Step::Capabilities, _) => "drop capabilities",
-            (Step::Seccomp, _) => "filter system calls",
+            (Step::Seccomp, _) => "install its seccomp filter",
         };
         CellError::NotStarted {
             cell: self.cell.name().clone(),

@@ -1,24 +1,25 @@
-//! What there is, for whoever asks.
+//! Status of cells, executables and runs.
 
 use std::sync::Arc;
 
 use super::cell::{Cell, Phase};
-use super::places::executable_group;
+use super::cgroup_names::executable_cgroup;
 use super::{CellError, Cells};
 use crate::cgroup;
 use crate::name::{CellName, ExecutableName};
 use crate::record::{CellRecord, ExecutableRecord, Run};
 
+/// A cell and its executables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellStatus {
     pub cell: CellRecord,
     pub cgroup_v2: bool,
-    /// The first process of the cell, once it has run anything.
+    /// The host PID of the cell's shim, while it runs.
     pub shim_pid: Option<i32>,
     pub executables: Vec<ExecutableRecord>,
 }
 
-/// One run of an executable.
+/// One run of an executable, as found by its PID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundRun {
     pub cell: CellName,
@@ -31,14 +32,13 @@ pub struct FoundRun {
 pub use cgroup::Usage;
 
 impl Cells {
-    /// Every cell, those that others are nested in before what is nested.
+    /// Lists all cells, a parent before those nested in it.
     pub fn list(&self) -> Vec<CellStatus> {
-        // Held to the end: a cell is freed with all that are nested in it, and is never seen
-        // without them.
+        // Held to the end: a Free takes a cell with all nested ones, so none is seen without them.
         let cells = self.0.cells();
         let status = |cell: &Arc<Cell>| {
             let state = cell.state();
-            (state.phase == Phase::There).then(|| CellStatus {
+            (state.phase == Phase::Ready).then(|| CellStatus {
                 cell: cell.record.clone(),
                 cgroup_v2: self.0.is_v2(),
                 shim_pid: state
@@ -55,7 +55,7 @@ impl Cells {
         cells.values().filter_map(status).collect()
     }
 
-    /// The latest run that had this number on the host.
+    /// Finds the latest run with this host PID.
     pub fn find_run(&self, pid: i32) -> Option<FoundRun> {
         let cells: Vec<Arc<Cell>> = self.0.cells().values().cloned().collect();
         let mut found: Option<FoundRun> = None;
@@ -81,7 +81,7 @@ impl Cells {
         found
     }
 
-    /// Waits until a run has ended, or its cell is gone; then it has no end.
+    /// Waits until a run has ended. If its cell is freed first, the returned run has no end.
     pub async fn until_ended(&self, found: &FoundRun) -> Run {
         let cell = self.0.cells().get(&found.cell).cloned();
         let ended = match cell {
@@ -91,18 +91,18 @@ impl Cells {
         ended.unwrap_or(found.run)
     }
 
-    /// What an executable and all it started use. Blocks on the kernel.
+    /// Reads the resource usage of an executable and its descendants. Blocks on the kernel.
     pub fn usage(&self, cell: &CellName, executable: &ExecutableName) -> Result<Usage, CellError> {
-        let group = executable_group(cell, executable);
-        let groups = self.0.cgroups()?;
-        groups.usage(&group).map_err(CellError::Cgroup)
+        let cgroup = executable_cgroup(cell, executable);
+        let cgroups = self.0.cgroups()?;
+        cgroups.usage(&cgroup).map_err(CellError::Cgroup)
     }
 
-    /// Whether a process is one of a cell's. Blocks on the kernel.
+    /// Returns whether a process runs inside a cell. Blocks on the kernel.
     pub fn owns(&self, pid: i32) -> bool {
         self.0
             .cgroups
             .as_ref()
-            .is_ok_and(|groups| groups.is_inside(pid))
+            .is_ok_and(|cgroups| cgroups.contains(pid))
     }
 }

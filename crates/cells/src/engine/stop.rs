@@ -1,4 +1,4 @@
-//! Ending executables: asked first, killed when their time is over.
+//! Stop: signals executables, and kills them after a grace period.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tokio::time::timeout;
 
 use super::cell::Cell;
+use super::cgroup_names::executable_cgroup;
 use super::error::CellError;
-use super::places::executable_group;
-use super::turns::StopTurn;
+use super::permits::StopPermit;
 use super::{Inner, blocking, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
 use crate::sys;
 
-/// A killed process ends at once, unless the kernel waits for something, such as a dead disk.
-pub(super) const LONGEST_END: Duration = Duration::from_secs(10);
+/// A killed process exits at once, unless it is in uninterruptible sleep, such as on a dead disk.
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StopHow {
-    /// What it is asked with; SIGTERM if nothing else is said.
+    /// The first signal; SIGTERM by default.
     pub signal: Option<Signal>,
-    /// How long it has to end; as the node is set up if not said.
+    /// The time between the signal and SIGKILL; the node's setting by default.
     pub grace: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn stop(
     done
 }
 
-/// Executables that run, or have ended and left something running.
+/// Lists executables that run, or that have ended and left processes.
 async fn all_with_processes(
     inner: &Arc<Inner>,
     cell: &Arc<Cell>,
@@ -65,15 +65,15 @@ async fn all_with_processes(
     let (inner, cell) = (Arc::clone(inner), Arc::clone(cell));
     let name = cell.name().clone();
     blocking(&name, move || {
-        let groups: BTreeSet<String> = inner
+        let cgroups: BTreeSet<String> = inner
             .cgroups()?
-            .inside(cell.name().as_str())
+            .children(cell.name().as_str())
             .into_iter()
             .collect();
         let state = cell.state();
         let may = state.executables.values().filter(|record| {
-            let group = executable_group(cell.name(), &record.name);
-            record.run.is_running() || groups.contains(&group)
+            let cgroup = executable_cgroup(cell.name(), &record.name);
+            record.run.is_running() || cgroups.contains(&cgroup)
         });
         Ok(may.map(|record| record.name.clone()).collect())
     })
@@ -86,105 +86,106 @@ async fn stop_one(
     executable: ExecutableName,
     how: StopHow,
 ) -> Result<(), CellError> {
-    let _turn = StopTurn::take(cell, &executable).await;
-    let group = executable_group(cell.name(), &executable);
+    let _permit = StopPermit::acquire(cell, &executable).await;
+    let cgroup = executable_cgroup(cell.name(), &executable);
     let running = cell.state().running(&executable);
-    if running.is_none() && inner.members(cell.name(), &group).await?.is_empty() {
+    if running.is_none() && inner.processes_in(cell.name(), &cgroup).await?.is_empty() {
         return Ok(());
     }
     let signal = how.signal.unwrap_or(Signal::TERM);
     let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
-    let asked = inner.until_empty(cell.name(), &group, Some(signal));
-    if timeout(grace, asked).await.is_err() {
+    let signalled = inner.until_empty(cell.name(), &cgroup, Some(signal));
+    if timeout(grace, signalled).await.is_err() {
         inner
-            .with_groups(cell.name(), &group, |groups, group| groups.kill(group))
+            .with_cgroup(cell.name(), &cgroup, |cgroups, cgroup| cgroups.kill(cgroup))
             .await?;
         inner
-            .until_gone(cell.name(), &group, executable.as_str())
+            .until_killed(cell.name(), &cgroup, executable.as_str())
             .await?;
     }
     let Some(run) = running else {
         return Ok(());
     };
-    // Its last words and its exit code are on their way.
-    let noted = timeout(LONGEST_END, cell.until_ended(&executable, run.started)).await;
-    noted.map(drop).map_err(|_| CellError::Unkillable {
+    // The shim writes the last output and the exit code after the exit.
+    let recorded = timeout(KILL_TIMEOUT, cell.until_ended(&executable, run.started)).await;
+    recorded.map(drop).map_err(|_| CellError::Unkillable {
         cell: cell.name().clone(),
-        what: executable.to_string(),
+        process: executable.to_string(),
     })
 }
 
 impl Inner {
-    async fn members(
+    async fn processes_in(
         self: &Arc<Self>,
         cell: &CellName,
-        group: &str,
+        cgroup: &str,
     ) -> Result<Vec<Pid>, CellError> {
-        self.with_groups(cell, group, |groups, group| groups.processes(group))
+        self.with_cgroup(cell, cgroup, |cgroups, cgroup| cgroups.processes(cgroup))
             .await
     }
 
-    pub(super) async fn with_groups<T: Send + 'static>(
+    /// Runs an operation on a cgroup on a blocking thread.
+    pub(super) async fn with_cgroup<T: Send + 'static>(
         self: &Arc<Self>,
         cell: &CellName,
-        group: &str,
+        cgroup: &str,
         work: impl FnOnce(&crate::cgroup::Cgroups, &str) -> Result<T, CgroupError> + Send + 'static,
     ) -> Result<T, CellError> {
-        let (inner, group) = (Arc::clone(self), group.to_owned());
+        let (inner, cgroup) = (Arc::clone(self), cgroup.to_owned());
         blocking(cell, move || {
-            work(inner.cgroups()?, &group).map_err(CellError::Cgroup)
+            work(inner.cgroups()?, &cgroup).map_err(CellError::Cgroup)
         })
         .await
     }
 
-    /// Waits until nothing is left in a group, by the ends of its processes. All of them are
-    /// asked to end by the signal, if there is one; also who is born after that, once those who
-    /// were there have ended: until then they may need them to.
+    /// Waits until all processes of a cgroup have exited. Sends the signal, if given, to each of
+    /// them; to those forked later only after the earlier ones have exited, which may need them
+    /// for a clean exit.
     async fn until_empty(
         self: &Arc<Self>,
         cell: &CellName,
-        group: &str,
+        cgroup: &str,
         signal: Option<Signal>,
     ) -> Result<(), CellError> {
-        let mut asked = HashSet::new();
+        let mut signalled = HashSet::new();
         loop {
-            let known = asked.clone();
-            let (handles, empty) = self
-                .with_groups(cell, group, move |groups, group| {
-                    let handles = groups.handles(group)?;
+            let known = signalled.clone();
+            let (pidfds, empty) = self
+                .with_cgroup(cell, cgroup, move |cgroups, cgroup| {
+                    let pidfds = cgroups.pidfds(cgroup)?;
                     if let Some(signal) = signal {
-                        let new = handles.iter().filter(|(pid, _)| !known.contains(pid));
-                        for (_, handle) in new {
-                            // It may have ended since.
-                            let _ = pidfd_send_signal(handle, signal);
+                        let new = pidfds.iter().filter(|(pid, _)| !known.contains(pid));
+                        for (_, pidfd) in new {
+                            // Fails if it has exited since.
+                            let _ = pidfd_send_signal(pidfd, signal);
                         }
                     }
-                    let empty = handles.is_empty() && groups.processes(group)?.is_empty();
-                    Ok((handles, empty))
+                    let empty = pidfds.is_empty() && cgroups.processes(cgroup)?.is_empty();
+                    Ok((pidfds, empty))
                 })
                 .await?;
             if empty {
                 return Ok(());
             }
-            for (pid, ended) in handles {
-                asked.insert(pid);
-                let _ = sys::until_ended(ended).await;
+            for (pid, pidfd) in pidfds {
+                signalled.insert(pid);
+                let _ = sys::until_exited(pidfd).await;
             }
         }
     }
 
-    /// The same, for what was killed.
-    pub(super) async fn until_gone(
+    /// Waits until all killed processes of a cgroup have exited.
+    pub(super) async fn until_killed(
         self: &Arc<Self>,
         cell: &CellName,
-        group: &str,
-        what: &str,
+        cgroup: &str,
+        process: &str,
     ) -> Result<(), CellError> {
-        let empty = timeout(LONGEST_END, self.until_empty(cell, group, None)).await;
+        let empty = timeout(KILL_TIMEOUT, self.until_empty(cell, cgroup, None)).await;
         empty.unwrap_or_else(|_| {
             Err(CellError::Unkillable {
                 cell: cell.clone(),
-                what: what.to_owned(),
+                process: process.to_owned(),
             })
         })
     }

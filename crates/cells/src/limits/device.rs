@@ -1,4 +1,4 @@
-//! The block devices that limits of io are for: whole disks, named as the kernel names them.
+//! Block devices that I/O limits apply to: whole disks, by device number.
 
 use std::fmt;
 use std::fs;
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::{BadLimit, shown};
 
 const DEVICES: &str = "/sys/dev/block";
-/// How the kernel divides the number of a device.
-const MOST_MAJOR: u32 = (1 << 12) - 1;
-const MOST_MINOR: u32 = (1 << 20) - 1;
+/// The kernel's ranges of major and minor device numbers.
+const MAX_MAJOR: u32 = (1 << 12) - 1;
+const MAX_MINOR: u32 = (1 << 20) - 1;
 
-/// A block device by its numbers. It may have gone since it was named.
+/// A block device number. The device may have been removed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Device {
@@ -27,11 +27,11 @@ pub struct Device {
 
 impl Device {
     pub fn new(major: u32, minor: u32) -> Option<Self> {
-        (major <= MOST_MAJOR && minor <= MOST_MINOR).then_some(Self { major, minor })
+        (major <= MAX_MAJOR && minor <= MAX_MINOR).then_some(Self { major, minor })
     }
 
-    /// The disk that a user means by `/dev/sda` or `8:0`. A partition stands for its disk, because
-    /// the kernel limits whole disks only.
+    /// Finds the disk that `/dev/sda` or `8:0` names. A partition resolves to its disk, because the
+    /// kernel limits whole disks only.
     pub fn find(text: &str) -> Result<Self, BadLimit> {
         Self::find_in(Path::new(DEVICES), text)
     }
@@ -68,7 +68,7 @@ impl Device {
         if !own.join("partition").try_exists().map_err(unknown)? {
             return Ok(self);
         }
-        // The entry is a link; behind it, the directory of a partition is in that of its disk.
+        // The entry links to the partition's directory, which is inside that of its disk.
         let disk = fs::read_to_string(own.join("../dev")).map_err(unknown)?;
         disk.trim_end()
             .parse()
@@ -79,7 +79,7 @@ impl Device {
 impl FromStr for Device {
     type Err = BadLimit;
 
-    /// Reads `8:0`; whether there is such a device is for [`Device::find`] to say.
+    /// Parses `8:0`; [`Device::find`] checks that the device exists.
     fn from_str(text: &str) -> Result<Self, BadLimit> {
         let number = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -122,7 +122,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_two_numbers_are_a_device() {
+    fn an_invalid_device_number_is_refused() {
         for bad in [
             "",
             ":",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_block_device_is_refused() {
+    fn a_file_that_is_not_a_block_device_is_refused() {
         let error = Device::find("/dev/null").unwrap_err();
         assert!(matches!(error, BadLimit::Device { .. }), "{error}");
         let error = Device::find("/dev/there/is/none").unwrap_err();
@@ -160,7 +160,7 @@ mod tests {
         assert!(huge.to_string().len() < 300);
     }
 
-    /// A disk `8:16` with a partition `8:17`, in directories as those of the kernel.
+    /// Creates a disk `8:16` with a partition `8:17`, in directories as those of sysfs.
     fn disk_with_partition() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let disk = root.path().join("disk");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_stands_for_its_disk() {
+    fn a_partition_resolves_to_its_disk() {
         let devices = disk_with_partition();
         let disk = Device::new(8, 16).unwrap();
         assert_eq!(Device::find_in(devices.path(), "8:16"), Ok(disk));
@@ -186,13 +186,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_device_is_read_back(major in 0..=MOST_MAJOR, minor in 0..=MOST_MINOR) {
+        fn device_numbers_survive_a_round_trip(major in 0..=MAX_MAJOR, minor in 0..=MAX_MINOR) {
             let device = Device::new(major, minor).unwrap();
             prop_assert_eq!(device.to_string().parse(), Ok(device));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in ".{0,40}") {
+        fn parsing_any_text_does_not_panic(text in ".{0,40}") {
             let _ = text.parse::<Device>();
         }
     }

@@ -1,7 +1,7 @@
-//! How fast a cell may read from and write to disks.
+//! Disk I/O limits of a cell.
 //!
-//! Control groups of version 1 count what goes to the disk at once: reading, and writing past the
-//! page cache. What is written through the cache is limited by version 2 alone.
+//! cgroup v1 throttles reads and direct writes only; buffered writes are throttled by cgroup v2
+//! alone.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BadLimit, Device};
 
-/// In one second; what is not set is not limited.
+/// Maximum rates per second; an unset field is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoRates {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,7 @@ pub struct IoRates {
     pub write_operations: Option<u64>,
 }
 
-/// The limits of one disk, at least one of them.
+/// The limits of one disk, with at least one set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedIoLimit")]
 pub struct IoLimit {
@@ -31,7 +31,7 @@ pub struct IoLimit {
     rates: IoRates,
 }
 
-/// The limits of several disks, each named once.
+/// The limits of several disks, each listed once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<IoLimit>")]
 pub struct IoLimits(Vec<IoLimit>);
@@ -47,13 +47,13 @@ impl IoLimit {
         if given.peek().is_none() {
             return Err(BadLimit::EmptyIo { device });
         }
-        // The kernel takes 0 for no limit in one version, and refuses it in the other.
+        // 0 means unlimited in cgroup v1, and is refused by v2.
         if given.any(|rate| rate == 0) {
             return Err(BadLimit::NoIo { device });
         }
-        // It keeps 32 bits of them, and does not say so.
-        let most = u64::from(u32::MAX);
-        match operations.into_iter().flatten().find(|rate| *rate > most) {
+        // The kernel truncates larger values to 32 bits silently.
+        let max = u64::from(u32::MAX);
+        match operations.into_iter().flatten().find(|rate| *rate > max) {
             Some(operations) => Err(BadLimit::ManyOperations { device, operations }),
             None => Ok(Self { device, rates }),
         }
@@ -95,7 +95,7 @@ impl<'a> IntoIterator for &'a IoLimits {
     }
 }
 
-/// What [`IoLimit`] is read from.
+/// The serialized form of [`IoLimit`], before validation.
 #[derive(Deserialize)]
 struct UncheckedIoLimit {
     device: Device,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_says_something_the_kernel_takes() {
+    fn a_limit_the_kernel_would_misread_is_refused() {
         let device = disk();
         let none = IoLimit::new(device, IoRates::default());
         assert_eq!(none, Err(BadLimit::EmptyIo { device }));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_limited_once() {
+    fn a_disk_listed_twice_is_refused() {
         let rates = IoRates {
             read_bytes: Some(1),
             ..IoRates::default()

@@ -1,13 +1,13 @@
-//! Our own profile: what no ordinary executable needs, and what would reach beyond the cell.
+//! The built-in seccomp profile: refuses system calls that ordinary executables do not need and
+//! that reach beyond the cell.
 //!
-//! It is a list of what is refused, so that a program built for a later kernel works. Most of it
-//! takes capabilities that a cell does not have by default; the list also holds where they were
-//! given, and keeps bugs of the kernel's rarely used parts out of reach.
+//! A deny list, so that a program built for a later kernel works. Most entries need capabilities
+//! that a cell does not have by default; the list also holds where they were granted, and keeps
+//! bugs in rarely used parts of the kernel out of reach.
 //!
-//! Allowed on purpose: `ptrace` and its relatives, which reach only processes of the cell that have
-//! no more privileges than the caller, and which debuggers and crash reporters live on; `adjtimex`,
-//! which everybody may use to read the clock's state; `chroot` and `mknod`, which are a matter of
-//! capabilities alone.
+//! Allowed on purpose: `ptrace` and its relatives, which reach only processes of the cell with no
+//! more privileges than the caller, and which debuggers and crash reporters need; `adjtimex`, which
+//! reads the clock's state without privileges; `chroot` and `mknod`, which capabilities govern.
 
 use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition};
 use syscalls::Sysno;
@@ -47,15 +47,15 @@ const REFUSED: [&str; 46] = [
     "fsmount",
     "fspick",
     "mount_setattr",
-    // Other namespaces; making new ones is below.
+    // Other namespaces; creation of new ones is below.
     "setns",
-    // Files by number instead of by path, past the directories around them.
+    // Files by handle instead of by path, past the permissions of directories.
     "open_by_handle_at",
-    // Keys are kept by user, in no namespace.
+    // Keyrings belong to a user, not to a namespace.
     "add_key",
     "request_key",
     "keyctl",
-    // Old or rare parts of the kernel with a history: what uses the first four falls back.
+    // Old or rare parts of the kernel with a history of bugs; users of the first four fall back.
     "io_uring_setup",
     "io_uring_enter",
     "io_uring_register",
@@ -70,7 +70,7 @@ const REFUSED: [&str; 46] = [
     "_sysctl",
 ];
 
-/// What `clone` takes of the flags for new namespaces: mount, cgroup, uts, ipc, user, pid, network.
+/// The namespace flags of `clone`: mount, cgroup, uts, ipc, user, pid, network.
 const NAMESPACES: [u64; 7] = [
     0x0002_0000,
     0x0200_0000,
@@ -80,14 +80,14 @@ const NAMESPACES: [u64; 7] = [
     0x2000_0000,
     0x4000_0000,
 ];
-/// The time namespace, which only `unshare` and `clone3` know; in `clone` the bit is part of a
-/// signal's number.
+/// The time namespace, for `unshare` and `clone3` only: in `clone` the bit is part of the exit
+/// signal.
 const TIME_NAMESPACE: u64 = 0x80;
 
-/// Put characters into a terminal as if they had been typed there: `TIOCSTI`, `TIOCLINUX`.
-const TYPE_FOR_USER: [u64; 2] = [0x5412, 0x541c];
+/// Requests that inject characters into a terminal's input: `TIOCSTI`, `TIOCLINUX`.
+const TERMINAL_INJECTION: [u64; 2] = [0x5412, 0x541c];
 
-/// Sockets to the machine around a virtual one, which belong to no network namespace.
+/// Sockets to the hypervisor, which belong to no network namespace.
 const AF_VSOCK: u64 = 40;
 
 const EPERM: u32 = 1;
@@ -106,10 +106,9 @@ pub(super) fn policy() -> Policy {
     }
     let time = argument(0, SeccompCmpOp::MaskedEq(TIME_NAMESPACE), TIME_NAMESPACE);
     rules.extend(rule("unshare", vec![time], &refused));
-    // Its flags are in memory, where no program of the kernel can look; the C libraries go on with
-    // `clone` when it is not there.
+    // Its flags are in memory, which BPF cannot read; C libraries fall back to `clone` on ENOSYS.
     rules.extend(rule("clone3", Vec::new(), &SeccompAction::Errno(ENOSYS)));
-    for request in TYPE_FOR_USER {
+    for request in TERMINAL_INJECTION {
         let given = argument(1, SeccompCmpOp::Eq, request);
         rules.extend(rule("ioctl", vec![given], &refused));
     }
@@ -134,7 +133,7 @@ fn rule(
     })
 }
 
-/// The kernel looks at the lower half of these arguments only, and so must a condition on them.
+/// Compares the lower 32 bits: the kernel ignores the upper half of these arguments.
 fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> Option<SeccompCondition> {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).ok()
 }
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_on_the_list_is_a_call() {
+    fn every_refused_name_is_a_system_call() {
         for name in REFUSED {
             assert!(name.parse::<Sysno>().is_ok(), "{name}");
         }

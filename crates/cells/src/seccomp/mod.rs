@@ -1,11 +1,11 @@
-//! Profiles of system calls: what an executable may ask of the kernel.
+//! Seccomp profiles of executables.
 //!
-//! A profile is checked and compiled to a program for the kernel before a process is born; in the
-//! process it is only installed. Nothing a profile says is passed over: what cannot be done is an
-//! error, except for calls that this machine does not have.
+//! A profile is validated and compiled to a BPF program before the fork; the child only installs
+//! it. Nothing in a profile is ignored: an unsupported feature is an error, except for system
+//! calls that this machine does not have.
 //!
-//! Programs for another architecture than the node's, which 64-bit machines can often run as well,
-//! end at their first call under any profile: the same numbers mean other calls there.
+//! Programs of another architecture, which 64-bit machines can often run as well, are killed at
+//! their first system call under any profile: the same numbers mean other calls there.
 
 mod builtin;
 mod oci;
@@ -18,26 +18,26 @@ use seccompiler::sock_filter;
 use serde::{Deserialize, Serialize};
 
 pub use oci::BadRule;
-use policy::MOST_INSTRUCTIONS;
+use policy::MAX_INSTRUCTIONS;
 
-/// What a profile may have in bytes. That of a container runtime has a tenth of it.
-pub const MOST_BYTES: usize = 256 << 10;
+/// Ten times the size of a container runtime's default profile.
+pub const MAX_PROFILE_BYTES: usize = 256 << 10;
 
 const BUILTIN: &str = "default";
 
-/// A profile that is known to be one. It is kept as the text it was given as.
+/// A valid seccomp profile. It is serialized as the text it was parsed from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Profile {
-    /// Every call is allowed.
+    /// No filter.
     #[default]
     None,
-    /// Our own.
+    /// The built-in profile.
     Default,
     Custom(CustomProfile),
 }
 
-/// A profile in the JSON of the OCI's runtime specification.
+/// A profile in the JSON of the OCI runtime specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomProfile {
     text: String,
@@ -45,33 +45,32 @@ pub struct CustomProfile {
     unknown_calls: Vec<String>,
 }
 
-/// A program that decides about each call, as the kernel takes it.
+/// A BPF program that decides about each system call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Instruction>", into = "Vec<Instruction>")]
 pub struct Filter(Vec<sock_filter>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadProfile {
-    #[error("a profile of system calls has at most {MOST_BYTES} bytes, not {0}")]
+    #[error("the seccomp profile has {0} bytes; the maximum is {MAX_PROFILE_BYTES}")]
     TooLong(usize),
     #[error(
-        "not a profile of system calls: {reason}; it is \"default\" or JSON as in the OCI's runtime \
-         specification"
+        "invalid seccomp profile: {reason}; use \"default\" or JSON of the OCI runtime specification"
     )]
     NotJson { reason: String },
-    #[error("the profile of system calls asks for what cannot be had")]
+    #[error("the seccomp profile uses an unsupported feature")]
     Rule(#[from] BadRule),
     #[error(
-        "the profile of system calls is too large for the kernel, which takes {MOST_INSTRUCTIONS} \
-         instructions; give it fewer rules, or fewer conditions"
+        "the seccomp profile exceeds the kernel's maximum of {MAX_INSTRUCTIONS} instructions; give it \
+         fewer rules or conditions"
     )]
     TooLarge,
-    #[error("there are no profiles of system calls for machines of this kind, {0}")]
+    #[error("seccomp profiles are not supported on {0}")]
     NoArchitecture(&'static str),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a filter of system calls has 1 to {MOST_INSTRUCTIONS} instructions, not {0}")]
+#[error("the seccomp filter has {0} instructions; use 1 to {MAX_INSTRUCTIONS}")]
 pub struct BadFilter(usize);
 
 impl Profile {
@@ -83,7 +82,7 @@ impl Profile {
         }
     }
 
-    /// What has to be installed, if anything.
+    /// The BPF program to install, if any.
     pub fn filter(&self) -> Result<Option<Filter>, BadProfile> {
         match self {
             Self::None => Ok(None),
@@ -92,8 +91,8 @@ impl Profile {
         }
     }
 
-    /// Calls that the profile names and this machine does not have. They are passed over, as
-    /// everywhere, because profiles are written for many kernels.
+    /// System calls that the profile names and this machine does not have. They are ignored, as by
+    /// every runtime, because profiles are written for many kernels.
     pub fn unknown_calls(&self) -> &[String] {
         match self {
             Self::None | Self::Default => &[],
@@ -109,7 +108,7 @@ impl FromStr for Profile {
         match text {
             "" => Ok(Self::None),
             BUILTIN => Ok(Self::Default),
-            long if long.len() > MOST_BYTES => Err(BadProfile::TooLong(long.len())),
+            long if long.len() > MAX_PROFILE_BYTES => Err(BadProfile::TooLong(long.len())),
             text => {
                 let (policy, unknown_calls) = oci::read(text)?;
                 Ok(Self::Custom(CustomProfile {
@@ -140,11 +139,11 @@ impl From<Profile> for String {
 }
 
 impl Filter {
-    /// Installs it in the calling thread, for good, together with the promise not to gain
-    /// privileges by executing something: without that, only a process with `SYS_ADMIN` may.
+    /// Installs the filter in the calling thread, irrevocably, with no_new_privs: without that, only
+    /// a process with `SYS_ADMIN` may install one.
     ///
-    /// It is the last thing before exec, because what comes after has to be allowed by the profile.
-    /// Nothing is allocated, so a forked process may call it.
+    /// The last step before exec, because the profile applies to every later call. Allocates
+    /// nothing, so a forked process may call it.
     pub fn install(&self) -> io::Result<()> {
         seccompiler::apply_filter(&self.0).map_err(|error| match error {
             seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => {
@@ -159,15 +158,15 @@ impl Filter {
     }
 }
 
-/// One instruction, as it goes from one process of ours to another.
+/// The serialized form of an instruction.
 type Instruction = (u16, u8, u8, u32);
 
 impl TryFrom<Vec<Instruction>> for Filter {
     type Error = BadFilter;
 
     fn try_from(instructions: Vec<Instruction>) -> Result<Self, BadFilter> {
-        // A longer one would be cut where its length is told to the kernel.
-        if !(1..=MOST_INSTRUCTIONS).contains(&instructions.len()) {
+        // The kernel takes the length as 16 bits.
+        if !(1..=MAX_INSTRUCTIONS).contains(&instructions.len()) {
             return Err(BadFilter(instructions.len()));
         }
         let plain = |(code, jt, jf, k)| sock_filter { code, jt, jf, k };
@@ -198,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A profile with one rule, made of this.
+    /// A profile with this one rule.
     fn with_rule(rule: &str) -> String {
         format!(r#"{{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{{{rule}}}]}}"#)
     }
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_is_refused() {
+    fn an_invalid_profile_is_refused() {
         for bad in [
             " ",
             "Default",
@@ -232,16 +231,16 @@ mod tests {
         let conditional = r#""names":["bpf"],"action":"SCMP_ACT_ALLOW","includes":{"caps":[]}"#;
         let error = refused(&with_rule(conditional)).to_string();
         assert!(error.contains("includes"), "{error}");
-        let huge = format!("{{\"{}\":1}}", "x".repeat(MOST_BYTES - 10));
+        let huge = format!("{{\"{}\":1}}", "x".repeat(MAX_PROFILE_BYTES - 10));
         assert!(refused(&huge).to_string().len() < 400);
-        let deep = "[".repeat(MOST_BYTES);
+        let deep = "[".repeat(MAX_PROFILE_BYTES);
         assert!(matches!(refused(&deep), BadProfile::NotJson { .. }));
-        let long = " ".repeat(MOST_BYTES + 1);
-        assert_eq!(refused(&long), BadProfile::TooLong(MOST_BYTES + 1));
+        let long = " ".repeat(MAX_PROFILE_BYTES + 1);
+        assert_eq!(refused(&long), BadProfile::TooLong(MAX_PROFILE_BYTES + 1));
     }
 
     #[test]
-    fn what_cannot_be_had_is_an_error_and_never_dropped() {
+    fn an_unsupported_feature_is_an_error() {
         use BadRule as Bad;
         let allow = r#"{"defaultAction":"SCMP_ACT_ALLOW","#;
         let top = |rest: &str| rule(&format!("{allow}{rest}}}"));
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_as_runtimes_write_it_is_read() {
+    fn a_profile_of_a_container_runtime_is_accepted() {
         let text = r#"{
             "defaultAction": "SCMP_ACT_ERRNO",
             "defaultErrnoRet": 38,
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_may_name_every_call_there_is() {
+    fn a_profile_may_name_every_system_call() {
         let all: Vec<_> = syscalls::Sysno::iter().map(|call| call.name()).collect();
         let profile = serde_json::json!({
             "defaultAction": "SCMP_ACT_KILL_PROCESS",
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_are_kept_as_their_text() {
+    fn profiles_are_serialized_as_their_text() {
         for (profile, kept) in [(Profile::None, r#""""#), (Profile::Default, r#""default""#)] {
             assert_eq!(serde_json::to_string(&profile).unwrap(), kept);
             assert_eq!(serde_json::from_str::<Profile>(kept).unwrap(), profile);
@@ -336,26 +335,23 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_goes_from_one_process_to_another() {
+    fn a_filter_survives_serialization() {
         let filter = Profile::Default.filter().unwrap().unwrap();
         let sent = serde_json::to_vec(&filter).unwrap();
         assert_eq!(serde_json::from_slice::<Filter>(&sent).unwrap(), filter);
         assert!(serde_json::from_str::<Filter>("[]").is_err());
-        let long = vec![(6_u16, 0_u8, 0_u8, 0_u32); MOST_INSTRUCTIONS + 1];
-        assert_eq!(
-            Filter::try_from(long),
-            Err(BadFilter(MOST_INSTRUCTIONS + 1))
-        );
+        let long = vec![(6_u16, 0_u8, 0_u8, 0_u32); MAX_INSTRUCTIONS + 1];
+        assert_eq!(Filter::try_from(long), Err(BadFilter(MAX_INSTRUCTIONS + 1)));
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".{0,200}") {
+        fn parsing_any_text_does_not_panic(text in ".{0,200}") {
             let _ = text.parse::<Profile>();
         }
 
         #[test]
-        fn no_rule_makes_it_panic(
+        fn parsing_any_rule_does_not_panic(
             action in "SCMP_ACT_(ALLOW|ERRNO|LOG|KILL|TRACE|NOTIFY|)",
             errno in prop::option::of(any::<u32>()),
             operator in "SCMP_CMP_(EQ|NE|LT|LE|GT|GE|MASKED_EQ|)",

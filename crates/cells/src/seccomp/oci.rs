@@ -1,4 +1,4 @@
-//! Profiles in the JSON of the OCI's runtime specification.
+//! Seccomp profiles in the JSON of the OCI runtime specification.
 
 use std::collections::BTreeSet;
 use std::env::consts::ARCH;
@@ -12,40 +12,40 @@ use super::BadProfile;
 use super::policy::{Policy, Rule};
 
 const EPERM: u32 = 1;
-const MOST_ERRNO: u32 = 4095;
+const MAX_ERRNO: u32 = 4095;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRule {
-    #[error("{shown:?} is no action; write SCMP_ACT_ERRNO, for instance")]
+    #[error("unknown action {shown:?}; write SCMP_ACT_ERRNO, for instance")]
     Action { shown: String },
-    #[error("SCMP_ACT_NOTIFY and a listener cannot be had: nobody would answer")]
+    #[error("SCMP_ACT_NOTIFY and listenerPath are not supported: no process would answer")]
     Notify,
-    #[error("errnoRet is 0 to {MOST_ERRNO}, not {0}")]
+    #[error("invalid errnoRet {0}; use 0 to {MAX_ERRNO}")]
     Errno(u32),
     #[error("errnoRet goes with SCMP_ACT_ERRNO and SCMP_ACT_TRACE, not with {action}")]
     ErrnoUnused { action: String },
-    #[error("{shown:?} is no architecture; write SCMP_ARCH_X86_64, for instance")]
+    #[error("unknown architecture {shown:?}; write SCMP_ARCH_X86_64, for instance")]
     Architecture { shown: String },
-    #[error("the architectures do not include this machine's, {own}; add it, or leave them out")]
+    #[error("architectures lacks {own} of this machine; add it, or leave architectures out")]
     OtherMachine { own: &'static str },
-    #[error("the flag {shown:?} cannot be had; leave it out")]
+    #[error("flag {shown:?} is not supported; leave it out")]
     Flag { shown: String },
-    #[error("a rule names no calls; give it names, or take it out")]
+    #[error("a rule has no names; add some, or remove the rule")]
     NoNames,
-    #[error("{shown:?} is no comparison; write SCMP_CMP_EQ, for instance")]
+    #[error("unknown operator {shown:?}; write SCMP_CMP_EQ, for instance")]
     Operator { shown: String },
-    #[error("calls have arguments 0 to 5, not {0}")]
+    #[error("invalid argument index {0}; use 0 to 5")]
     Argument(u32),
-    #[error("a rule compares argument {0} twice; make a rule of each comparison")]
+    #[error("a rule compares argument {0} twice; write one rule per comparison")]
     ArgumentTwice(u8),
     #[error("valueTwo goes with SCMP_CMP_MASKED_EQ, not with {operator}")]
     ValueUnused { operator: String },
-    #[error("{value:#x} masked is never {value_two:#x}, which has bits outside of the mask")]
+    #[error("valueTwo {value_two:#x} has bits outside the mask {value:#x} and never matches")]
     NeverEqual { value: u64, value_two: u64 },
 }
 
-// Fields that are not known are an error: whatever they say, they would be passed over. `null` is
-// what some writers make of an empty list.
+// Unknown fields are an error: ignoring one could weaken the profile. Some writers use `null` for an
+// empty list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Document {
@@ -78,7 +78,7 @@ struct Argument {
     op: String,
 }
 
-/// The policy, and the calls in it that this machine does not have.
+/// Parses a profile: its policy, and the system calls in it that this machine does not have.
 pub(super) fn read(text: &str) -> Result<(Policy, Vec<String>), BadProfile> {
     let document: Document = serde_json::from_str(text).map_err(|error| BadProfile::NotJson {
         reason: shown(&error.to_string()),
@@ -97,7 +97,7 @@ pub(super) fn read(text: &str) -> Result<(Policy, Vec<String>), BadProfile> {
         }
         let action = action(&calls.action, calls.errno_ret)?;
         let conditions = conditions(calls.args.as_deref().unwrap_or_default())?;
-        // A name that is there twice says nothing new.
+        // Deduplicated: a name may be listed twice.
         for name in calls.names.into_iter().collect::<BTreeSet<_>>() {
             match name.parse::<Sysno>() {
                 Ok(call) => rules.push(Rule {
@@ -119,7 +119,7 @@ pub(super) fn read(text: &str) -> Result<(Policy, Vec<String>), BadProfile> {
 }
 
 fn action(name: &str, errno: Option<u32>) -> Result<SeccompAction, BadRule> {
-    if let Some(errno) = errno.filter(|errno| *errno > MOST_ERRNO) {
+    if let Some(errno) = errno.filter(|errno| *errno > MAX_ERRNO) {
         return Err(BadRule::Errno(errno));
     }
     let number = errno.unwrap_or(EPERM);
@@ -154,7 +154,7 @@ fn conditions(arguments: &[Argument]) -> Result<Vec<SeccompCondition>, BadRule> 
         let Ok(index) = u8::try_from(argument.index) else {
             return Err(bad_index);
         };
-        // Some runtimes take two comparisons of the same argument for "either", others for "both".
+        // Runtimes disagree whether two comparisons of one argument mean "or" or "and".
         if !seen.insert(index) {
             return Err(BadRule::ArgumentTwice(index));
         }
@@ -195,8 +195,8 @@ fn comparison(argument: &Argument) -> Result<(SeccompCmpOp, u64), BadRule> {
     }
 }
 
-/// The machine's own has to be among them. For others nothing is compiled: their programs end at
-/// their first call, which is stricter than any profile.
+/// Checks that the machine's own architecture is listed. For others nothing is compiled: their
+/// programs are killed at their first call, which is stricter than any profile.
 fn check_architectures(listed: &[String]) -> Result<(), BadRule> {
     const KNOWN: [&str; 24] = [
         "X86",
@@ -244,7 +244,7 @@ fn check_architectures(listed: &[String]) -> Result<(), BadRule> {
     }
 }
 
-/// One is true anyway: a new process has no other threads that could be left out.
+/// Accepts `TSYNC` alone, which has no effect in a process of one thread.
 fn check_flags(flags: &[String]) -> Result<(), BadRule> {
     match flags
         .iter()

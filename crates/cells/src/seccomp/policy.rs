@@ -1,7 +1,7 @@
-//! A policy for system calls, and the program it becomes.
+//! A seccomp policy and its compilation to BPF.
 //!
-//! The strictest rule that matches a call decides; without one, the default does. Everything is one
-//! program: of several, the first could already refuse to have the next installed.
+//! The strictest rule that matches a call decides; without one, the default does. The result is one
+//! program: of several, the first could refuse the call that installs the next.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -13,11 +13,11 @@ use seccompiler::{
 
 use super::{BadProfile, Filter};
 
-/// The kernel takes no more.
-pub(super) const MOST_INSTRUCTIONS: usize = 4096;
+/// `BPF_MAXINSNS` of the kernel.
+pub(super) const MAX_INSTRUCTIONS: usize = 4096;
 
-/// Stands for "the next part decides" while parts are compiled. No policy can have it: the numbers
-/// of its actions are error numbers.
+/// Marks "the next part decides" during compilation. No policy can contain it: its actions carry
+/// errno values.
 const NEXT: SeccompAction = SeccompAction::Trace(0xffff);
 
 #[derive(Debug)]
@@ -28,14 +28,14 @@ pub(super) struct Policy {
 
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
-    /// The call's number on this machine.
+    /// The system call number on this machine.
     pub(super) call: i64,
-    /// All of these have to hold; none is always.
+    /// All of these must hold; an empty list always matches.
     pub(super) conditions: Vec<SeccompCondition>,
     pub(super) action: SeccompAction,
 }
 
-/// The rules with the same action, by call; no conditions at all are "always".
+/// The rules with one action, by system call; an empty list always matches.
 struct Part {
     action: SeccompAction,
     calls: BTreeMap<i64, Vec<SeccompRule>>,
@@ -45,29 +45,29 @@ impl Policy {
     pub(super) fn compile(self) -> Result<Filter, BadProfile> {
         let architecture =
             TargetArch::try_from(ARCH).map_err(|_| BadProfile::NoArchitecture(ARCH))?;
-        // Each rule takes an instruction at least.
-        if self.rules.len() > MOST_INSTRUCTIONS {
+        // Each rule compiles to at least one instruction.
+        if self.rules.len() > MAX_INSTRUCTIONS {
             return Err(BadProfile::TooLarge);
         }
-        let mut program = foreign_numbers(architecture);
+        let mut program = refuse_x32(architecture);
         for part in parts(self.rules)? {
             let filter = SeccompFilter::new(part.calls, NEXT, part.action, architecture);
             program.append(&mut open_ended(compile(filter)?));
         }
         let last = SeccompFilter::new(BTreeMap::new(), self.default, NEXT, architecture);
         program.append(&mut compile(last)?);
-        if program.len() > MOST_INSTRUCTIONS {
+        if program.len() > MAX_INSTRUCTIONS {
             return Err(BadProfile::TooLarge);
         }
         Ok(Filter(program))
     }
 }
 
-/// The strictest first.
+/// Groups rules by action, the strictest first.
 fn parts(rules: Vec<Rule>) -> Result<impl Iterator<Item = Part>, BadProfile> {
     let mut parts = BTreeMap::new();
     for rule in rules {
-        // The kernel's own numbers for actions grow with leniency, taken as signed.
+        // The kernel's action values, as signed integers, grow with leniency.
         let strictness = u32::from(rule.action.clone()).cast_signed();
         let part = parts.entry(strictness).or_insert_with(|| Part {
             action: rule.action,
@@ -80,7 +80,7 @@ fn parts(rules: Vec<Rule>) -> Result<impl Iterator<Item = Part>, BadProfile> {
         let conditions = SeccompRule::new(rule.conditions).map_err(failed)?;
         part.calls
             .entry(rule.call)
-            // What is there without conditions stays so.
+            // An unconditional rule stays unconditional.
             .and_modify(|rules| {
                 if !rules.is_empty() {
                     rules.push(conditions.clone());
@@ -95,12 +95,12 @@ fn compile(filter: Result<SeccompFilter, BackendError>) -> Result<BpfProgram, Ba
     filter.and_then(BpfProgram::try_from).map_err(failed)
 }
 
-/// Everything else a filter can be refused for is excluded by the types here.
+/// Size is the only reason left for which a filter can be refused.
 fn failed(_: BackendError) -> BadProfile {
     BadProfile::TooLarge
 }
 
-/// Goes on behind the end of the program where it would say [`NEXT`].
+/// Replaces each return of [`NEXT`] by a jump behind the end of the program.
 fn open_ended(mut program: BpfProgram) -> BpfProgram {
     let next = u32::from(NEXT);
     let length = program.len();
@@ -113,9 +113,9 @@ fn open_ended(mut program: BpfProgram) -> BpfProgram {
     program
 }
 
-/// On x86 the same calls have a second set of numbers, with 32-bit pointers. No rule names those, so
-/// they would be a way around every rule; hardly a kernel has them, and without they do not exist.
-fn foreign_numbers(architecture: TargetArch) -> BpfProgram {
+/// Refuses the x32 system call numbers with ENOSYS, as kernels without x32 do: no rule names them,
+/// so they would bypass every rule.
+fn refuse_x32(architecture: TargetArch) -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     const ENOSYS: u32 = 38;
     match architecture {
@@ -133,13 +133,13 @@ fn foreign_numbers(architecture: TargetArch) -> BpfProgram {
     }
 }
 
-// The kernel's codes of the few instructions that are written here: BPF_LD | BPF_W | BPF_ABS,
+// Opcodes of the instructions that are emitted here: BPF_LD | BPF_W | BPF_ABS,
 // BPF_JMP | BPF_JA, BPF_JMP | BPF_JGE | BPF_K, BPF_RET | BPF_K.
 const LOAD: u16 = 0x20;
 const JUMP: u16 = 0x05;
 const JUMP_IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
-/// Where the number is in what a program gets to see.
+/// Offset of the system call number in `struct seccomp_data`.
 const CALL_NUMBER: u32 = 0;
 
 fn operation(code: u16, k: u32) -> sock_filter {
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
     use seccompiler::{SeccompCmpArgLen as Length, SeccompCmpOp as Operator};
 
-    /// What a program gets to see of a call.
+    /// A `struct seccomp_data`.
     #[derive(Debug, Clone)]
     struct Call {
         number: u32,
@@ -171,7 +171,7 @@ mod tests {
         0xc000_00b7
     };
 
-    /// Runs a program as the kernel does.
+    /// Interprets a program as the kernel does.
     fn run(program: &[sock_filter], call: &Call) -> u32 {
         let mut data = [0_u32; 16];
         (data[0], data[1]) = (call.number, call.architecture);
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A rule that can be looked into.
+    /// A rule whose conditions can be inspected.
     #[derive(Debug, Clone)]
     struct Plain {
         call: u32,
@@ -246,7 +246,7 @@ mod tests {
         ]
     }
 
-    /// Few enough that they meet, with differences in both halves.
+    /// Few enough values that they collide, with differences in both halves.
     fn values() -> impl Strategy<Value = u64> {
         prop_oneof![
             0..4_u64,
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_architectures_of_others_are_no_way_around() {
+    fn foreign_architectures_and_x32_numbers_do_not_bypass_the_policy() {
         let refused = Plain {
             call: 1,
             conditions: Vec::new(),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_profile_looks_at_what_the_kernel_looks_at() {
+    fn the_builtin_profile_compares_the_bits_the_kernel_reads() {
         let filter = crate::seccomp::builtin::policy().compile().unwrap();
         let decided = |name: &str, arguments: [u64; 2]| {
             let number: syscalls::Sysno = name.parse().unwrap();
@@ -352,13 +352,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_would_not_take_is_an_error() {
+    fn a_program_beyond_the_kernel_maximum_is_an_error() {
         let rule = Plain {
             call: 1,
             conditions: vec![(0, Operator::Eq, 1)],
             action: SeccompAction::Log,
         };
-        for many in [900, MOST_INSTRUCTIONS + 1] {
+        for many in [900, MAX_INSTRUCTIONS + 1] {
             let policy = Policy {
                 default: SeccompAction::Allow,
                 rules: vec![rule.rule(); many],

@@ -1,4 +1,4 @@
-//! The door of a shim, for root outside the cell alone.
+//! The control socket of a shim, for root outside the cell alone.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,30 +10,36 @@ use super::protocol::Reply;
 use crate::frame;
 
 /// The daemon has its request ready when it connects.
-const LONGEST_REQUEST: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The next caller, if it may call. The socket stands where only root outside can reach it; should
-/// anybody inside get hold of it all the same, it is recognised by having a number in here.
+/// Accepts the next connection; `None` if its peer is not permitted.
+///
+/// The path of the socket is reachable for root outside the cell alone. A process inside that got
+/// hold of the socket all the same has a PID in this PID namespace, and is refused.
 pub(super) fn accept(
     listener: &UnixListener,
     outside_has_no_pid: bool,
 ) -> io::Result<Option<UnixStream>> {
     let (stream, _) = listener.accept()?;
-    let caller = getsockopt(&stream, PeerCredentials)?;
-    if caller.uid() != 0 || (outside_has_no_pid && caller.pid() != 0) {
+    let peer = getsockopt(&stream, PeerCredentials)?;
+    if peer.uid() != 0 || (outside_has_no_pid && peer.pid() != 0) {
         return Ok(None);
     }
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LONGEST_REQUEST))?;
-    stream.set_write_timeout(Some(LONGEST_REQUEST))?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     Ok(Some(stream))
 }
 
-/// Tells the first caller why there is no cell.
-pub(super) fn refuse(listener: &UnixListener, what: &str, error: &io::Error) -> io::Result<()> {
+/// Answers the first connection with the reason why the cell could not be isolated.
+pub(super) fn refuse(
+    listener: &UnixListener,
+    operation: &str,
+    error: &io::Error,
+) -> io::Result<()> {
     let (stream, _) = listener.accept()?;
     let reply = Reply::NotIsolated {
-        what: what.to_owned(),
+        what: operation.to_owned(),
         errno: error.raw_os_error().unwrap_or(libc::EIO),
     };
     frame::send(&stream, &reply, &[])

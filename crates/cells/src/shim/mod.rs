@@ -1,16 +1,17 @@
-//! The first process of every cell.
+//! The shim: PID 1 of every cell.
 //!
-//! Forked from the zygote into the cell's namespaces, it does what nobody else can do for those
-//! it starts: it reaps them, writes their output to the journal's files with the time of each
-//! line, and keeps how they ended. It needs nobody for that; the daemon may come and go.
+//! The zygote forks it into the cell's namespaces. It reaps the executables it starts, writes
+//! their output to the journal's log files with the time of each line, and writes their exit
+//! codes to disk. It needs no daemon for that: the daemon may exit and come back.
 
 mod control;
-mod executable;
-mod execute;
+mod event_loop;
 mod isolate;
-mod live;
-mod output;
+mod oom_kills;
+mod output_pipe;
 pub(crate) mod protocol;
+mod spawn;
+mod supervised;
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -27,39 +28,41 @@ use crate::name::CellName;
 use crate::spec::Namespace;
 use crate::sys;
 
-/// What a shim is born with.
+/// The cell a shim is forked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Birth {
+pub(crate) struct ShimSpec {
     pub(crate) cell: CellName,
     pub(crate) hostname: String,
     pub(crate) share: BTreeSet<Namespace>,
-    /// Whether a control group of version 2 is handed over.
+    /// Whether a v2 cgroup directory is among the file descriptors.
     pub(crate) unified: bool,
-    /// How many `cgroup.procs` of version 1 are.
+    /// How many v1 `cgroup.procs` are among the file descriptors.
     pub(crate) procs: usize,
 }
 
-/// The descriptors that come with a [`Birth`], in this order.
-pub(crate) struct Handed {
+/// The file descriptors that come with a [`ShimSpec`], in this order.
+pub(crate) struct ShimFds {
     pub(crate) control: UnixListener,
-    /// Where records of executables are kept.
+    /// The directory of executable records.
     pub(crate) records: OwnedFd,
-    /// Where logs are kept.
+    /// The directory of logs.
     pub(crate) logs: OwnedFd,
     pub(crate) unified: Option<OwnedFd>,
     pub(crate) procs: Vec<OwnedFd>,
 }
 
-/// What is the host's, kept open from before there was any cell.
-pub(crate) struct Host {
+/// The host's mount namespace and `/proc`, opened before either was changed.
+pub(crate) struct HostFds {
     pub(crate) mounts: File,
     pub(crate) proc: File,
 }
 
-impl Birth {
-    /// As flags of the system call. Control groups come later: a namespace of them begins where
-    /// its maker is, which is not in the cell yet.
-    pub(crate) fn namespaces(&self) -> c_int {
+impl ShimSpec {
+    /// The clone flags of the cell's own namespaces.
+    ///
+    /// Without the cgroup namespace: its root is the cgroup of the process that creates it, and
+    /// the shim is outside the cell's cgroup. Each executable creates its own.
+    pub(crate) fn clone_flags(&self) -> c_int {
         let own = |namespace, flag| {
             if self.share.contains(&namespace) {
                 0
@@ -75,32 +78,33 @@ impl Birth {
     }
 }
 
-impl Handed {
-    pub(crate) fn take(birth: &Birth, fds: Vec<OwnedFd>) -> Option<Self> {
+impl ShimFds {
+    /// Assigns received file descriptors; `None` if some are missing.
+    pub(crate) fn new(spec: &ShimSpec, fds: Vec<OwnedFd>) -> Option<Self> {
         let mut fds = fds.into_iter();
-        let handed = Self {
+        let shim_fds = Self {
             control: UnixListener::from(fds.next()?),
             records: fds.next()?,
             logs: fds.next()?,
-            unified: if birth.unified {
+            unified: if spec.unified {
                 Some(fds.next()?)
             } else {
                 None
             },
-            procs: fds.by_ref().take(birth.procs).collect(),
+            procs: fds.by_ref().take(spec.procs).collect(),
         };
-        (handed.procs.len() == birth.procs).then_some(handed)
+        (shim_fds.procs.len() == spec.procs).then_some(shim_fds)
     }
 }
 
-/// The whole life of a shim. Returns only when it cannot go on.
-pub(crate) fn live(birth: &Birth, handed: Handed, host: &Host) -> io::Result<()> {
-    for mut procs in handed.procs.into_iter().map(File::from) {
+/// Runs the shim in a process just forked for it. Returns only when it cannot continue.
+pub(crate) fn run(spec: &ShimSpec, fds: ShimFds, host: &HostFds) -> io::Result<()> {
+    for mut procs in fds.procs.into_iter().map(File::from) {
         procs.write_all(b"0")?;
     }
-    drop(handed.unified);
+    drop(fds.unified);
     sys::reset_signals()?;
-    // The zygote's socket and output are not ours to hold.
+    // The zygote's socket and stderr must not stay open in a shim.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -108,26 +112,26 @@ pub(crate) fn live(birth: &Birth, handed: Handed, host: &Host) -> io::Result<()>
     drop(null);
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"mainstay-shim");
-    // Whoever is inside cannot look into this process or at what it has open.
+    // Processes inside can neither trace this process nor open its file descriptors in /proc.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    if birth.share.contains(&Namespace::Pid) {
-        // Not the first process here, but the one that reaps.
+    if spec.share.contains(&Namespace::Pid) {
+        // Not PID 1 of a namespace: orphans come here only on request.
         rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
     }
-    if let Err((what, error)) = isolate::isolate(birth, host) {
-        return control::refuse(&handed.control, what, &error);
+    if let Err((operation, error)) = isolate::isolate(spec, host) {
+        return control::refuse(&fds.control, operation, &error);
     }
-    live::Shim {
-        birth,
-        control: handed.control,
-        records: through(&handed.records),
-        logs: through(&handed.logs),
+    event_loop::EventLoop {
+        spec,
+        control: fds.control,
+        records: fd_path(&fds.records),
+        logs: fd_path(&fds.logs),
         host,
     }
     .run()
 }
 
-/// A directory that cannot be reached by its name any more.
-fn through(directory: &OwnedFd) -> PathBuf {
+/// The path of an open directory that is hidden in this mount namespace.
+fn fd_path(directory: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }

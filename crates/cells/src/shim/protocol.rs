@@ -1,5 +1,7 @@
-//! What the daemon asks a shim. Shims live on while the daemon is upgraded: fields are only ever
-//! added, with a default, and unknown ones ignored.
+//! The protocol between the daemon and a shim.
+//!
+//! Shims outlive the daemon that started them, so both ends may be of different versions: fields
+//! are only added, with a default, and unknown ones are ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +16,14 @@ pub(crate) enum Request {
     Start(Box<StartRequest>),
 }
 
-/// Its descriptors: the executable's control group of version 2, if there is one; `procs` files
-/// of version 1; and what counts kills for lack of memory, if anything does.
+/// Starts an executable. Its file descriptors: the v2 cgroup of the executable, if `unified`; as
+/// many v1 `cgroup.procs` as `procs` says; the counter of OOM kills, if `counts_memory_kills`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StartRequest {
     pub(crate) name: ExecutableName,
-    /// As asked for, to be kept.
+    /// As requested, for the record.
     pub(crate) spec: ExecutableSpec,
-    /// What is executed, ready for the kernel.
+    /// As executed, with all defaults resolved.
     pub(crate) program: Program,
     pub(crate) log_file_bytes: u64,
     pub(crate) log_total_bytes: u64,
@@ -30,9 +32,10 @@ pub(crate) struct StartRequest {
     pub(crate) counts_memory_kills: bool,
 }
 
+/// A program with everything that is set up before its exec.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Program {
-    /// Where it may be; the first that is there is executed.
+    /// Candidate paths; the first that exists is executed.
     pub(crate) paths: Vec<String>,
     pub(crate) words: Vec<String>,
     pub(crate) environment: Vec<String>,
@@ -42,9 +45,9 @@ pub(crate) struct Program {
     pub(crate) capabilities: Granted,
     pub(crate) new_privileges: bool,
     pub(crate) filter: Option<Filter>,
-    /// A namespace of control groups of its own.
+    /// Whether it gets a cgroup namespace of its own.
     pub(crate) own_cgroups: bool,
-    /// Users of a namespace of its own: inside 0 is outside this, and so on for as many.
+    /// The UIDs and GIDs of the host that its user namespace maps 0 and up to, if it gets one.
     pub(crate) users: Option<UserRange>,
 }
 
@@ -57,13 +60,13 @@ pub(crate) struct UserRange {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Started(Box<ExecutableRecord>),
-    /// It is running already.
+    /// The executable is running already.
     Running,
     NotStarted {
         step: Step,
         errno: i32,
     },
-    /// The cell could not be isolated, and is not there.
+    /// A namespace could not be set up; the shim exits.
     NotIsolated {
         what: String,
         errno: i32,
@@ -81,7 +84,7 @@ impl Reply {
     }
 }
 
-/// Where the start of an executable went wrong.
+/// The step at which the start of an executable failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Step {
     Fork,
@@ -96,7 +99,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// As one byte between a fork and its parent.
+    /// The byte that the forked child reports to the shim.
     pub(crate) fn number(self) -> u8 {
         self as u8
     }

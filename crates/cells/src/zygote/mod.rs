@@ -1,12 +1,11 @@
-//! The process that all shims are forked from.
+//! The zygote: the process that all shims are forked from.
 //!
-//! Executing this binary anew for each cell would cost milliseconds and a megabyte of relocated
-//! pages every time. So the daemon keeps one small process of a single thread, which forks a shim
-//! in a fraction of a millisecond; all shims share its pages. It ends with the daemon, the shims
-//! do not.
+//! Executing this binary for each cell would cost milliseconds and a megabyte of relocated pages.
+//! The daemon instead keeps one small single-threaded process, which forks a shim in a fraction of
+//! a millisecond; all shims share its pages. It exits with the daemon, the shims do not.
 
-mod handle;
-mod rooms;
+mod cell_mounts;
+mod client;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,84 +14,88 @@ use std::path::PathBuf;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use handle::Zygote;
-pub use handle::{BirthError, ZygoteCommand};
+pub(crate) use client::Zygote;
+pub use client::{ForkShimError, ZygoteCommand};
 
 use crate::frame;
-use crate::shim::{self, Birth, Handed};
+use crate::shim::{self, ShimFds, ShimSpec};
 use crate::sys::{self, Forked};
-use rooms::Rooms;
+use cell_mounts::CellMounts;
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Ask {
-    Prepare(Hidden),
-    Birth(Birth),
+enum ZygoteRequest {
+    /// Prepares the mounts that all cells start with.
+    Prepare(HiddenState),
+    /// Forks a shim.
+    Fork(ShimSpec),
 }
 
-/// What no cell may see: the daemon's state, covered by an empty directory inside it.
+/// The daemon's state directory, which no cell may see, and an empty directory to cover it with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Hidden {
+pub(crate) struct HiddenState {
     pub(crate) state: PathBuf,
     pub(crate) cover: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+enum ZygoteReply {
     Prepared,
-    Born { pid: i32 },
-    Failed { what: String, errno: i32 },
+    Forked { pid: i32 },
+    Failed { operation: String, errno: i32 },
 }
 
-/// Runs until the daemon, at the other end of the socket that is this process's standard input,
-/// is gone. The caller must not have started any thread or opened anything.
+/// Runs the zygote until the daemon closes the socket that is this process's standard input.
+///
+/// The caller must be single-threaded and must not have opened any file descriptor.
 pub fn run() -> io::Result<()> {
     sys::close_inherited()?;
-    // Not of the daemon's terminal: a Ctrl-C there is for the daemon.
+    // A session of its own: Ctrl-C in the daemon's terminal is for the daemon.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"mainstay-shims");
     sys::ignore_children();
-    // Only borrowed: each shim closes it by putting another input in its place.
+    // Borrowed: each shim replaces its copy of standard input, which closes it there.
     let stdin = io::stdin();
     let daemon = stdin.as_fd();
-    let mut rooms = Rooms::open()?;
-    while let Some((ask, fds)) = frame::receive(daemon)? {
-        let (answer, pidfd) = match ask {
-            Ask::Prepare(hidden) => match rooms.prepare(&hidden) {
-                Ok(()) => (Answer::Prepared, None),
-                Err((what, error)) => (failed(what, &error), None),
+    let mut mounts = CellMounts::open()?;
+    while let Some((request, fds)) = frame::receive(daemon)? {
+        let (reply, pidfd) = match request {
+            ZygoteRequest::Prepare(hidden) => match mounts.prepare(&hidden) {
+                Ok(()) => (ZygoteReply::Prepared, None),
+                Err((operation, error)) => (failed(operation, &error), None),
             },
-            Ask::Birth(birth) => match give_birth(&birth, fds, &rooms) {
+            ZygoteRequest::Fork(spec) => match fork_shim(&spec, fds, &mounts) {
                 Ok((pid, pidfd)) => {
                     let pid = pid.as_raw_nonzero().get();
-                    (Answer::Born { pid }, Some(pidfd))
+                    (ZygoteReply::Forked { pid }, Some(pidfd))
                 }
-                Err(error) => (
-                    failed("start the first process of a cell".to_owned(), &error),
-                    None,
-                ),
+                Err(error) => (failed("fork the shim".to_owned(), &error), None),
             },
         };
         let pidfd: Vec<_> = pidfd.iter().map(AsFd::as_fd).collect();
-        frame::send(daemon, &answer, &pidfd)?;
+        frame::send(daemon, &reply, &pidfd)?;
     }
     Ok(())
 }
 
-fn failed(what: String, error: &io::Error) -> Answer {
-    Answer::Failed {
-        what,
+fn failed(operation: String, error: &io::Error) -> ZygoteReply {
+    ZygoteReply::Failed {
+        operation,
         errno: error.raw_os_error().unwrap_or(libc::EIO),
     }
 }
 
-fn give_birth(birth: &Birth, fds: Vec<OwnedFd>, rooms: &Rooms) -> io::Result<(Pid, OwnedFd)> {
-    let handed = Handed::take(birth, fds).ok_or(io::ErrorKind::InvalidData)?;
-    let into = handed.unified.as_ref().map(AsFd::as_fd);
-    match sys::fork_into(birth.namespaces(), into)? {
+fn fork_shim(
+    spec: &ShimSpec,
+    fds: Vec<OwnedFd>,
+    mounts: &CellMounts,
+) -> io::Result<(Pid, OwnedFd)> {
+    let fds = ShimFds::new(spec, fds).ok_or(io::ErrorKind::InvalidData)?;
+    let cgroup = fds.unified.as_ref().map(AsFd::as_fd);
+    match sys::fork_into(spec.clone_flags(), cgroup)? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
         Forked::Child => {
-            let ended = shim::live(birth, handed, rooms.host());
-            sys::exit_now(i32::from(ended.is_err()))
+            let ran = shim::run(spec, fds, mounts.host());
+            sys::exit_now(i32::from(ran.is_err()))
         }
     }
 }

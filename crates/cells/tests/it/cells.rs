@@ -1,11 +1,11 @@
-//! Cells from their making to their end.
+//! The lifecycle of cells.
 
 use mainstay_cells::{CellError, CellSpec, HowEnded};
 
 use crate::harness::{TestCells, name};
 
 #[tokio::test]
-async fn an_executable_runs_in_namespaces_of_its_own_and_leaves_nothing() {
+async fn an_executable_runs_in_its_own_namespaces_and_leaves_nothing() {
     let test = TestCells::new("lifecycle");
     test.allocate("a").await;
     let script =
@@ -19,7 +19,7 @@ async fn an_executable_runs_in_namespaces_of_its_own_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_and_what_is_there_already_is_said() {
+async fn unknown_and_existing_names_are_refused() {
     let test = TestCells::new("errors");
     let missing = test.cells.free(name("a")).await.unwrap_err();
     assert!(matches!(missing, CellError::NoSuchCell { .. }), "{missing}");

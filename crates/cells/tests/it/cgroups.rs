@@ -1,4 +1,4 @@
-//! Groups that are really made, in trees of this machine, below a root of each test's own.
+//! Real cgroups in the hierarchies of this machine, each test below its own root.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -6,15 +6,14 @@ use std::process::{Child, Command, Stdio};
 use mainstay_cells::cgroup::{CgroupError, Cgroups, Controller, Layout};
 use mainstay_cells::{CpuMax, CpuShares, Device, IoLimit, IoLimits, IoRates, Limits, MemoryLimits};
 
-/// Goes with everything in it, whatever becomes of the test.
+/// Cgroups that are removed when the test ends or panics.
 struct TestGroups {
     groups: Cgroups,
     layout: Layout,
     root: String,
 }
 
-/// Runs a test with this machine's control groups, and where it has both versions also as if it
-/// had only the first.
+/// Runs a test with this machine's cgroup layout, and on a hybrid machine also with v1 alone.
 fn on_every_kind(name: &str, test: impl Fn(&TestGroups)) {
     let layout = Layout::detect().unwrap();
     if !layout.v1.is_empty() && layout.unified.is_some() {
@@ -37,7 +36,7 @@ impl TestGroups {
         }
     }
 
-    /// What a file of the group in a controller's own tree holds.
+    /// Reads a file of the cgroup in the hierarchy of a controller.
     fn value(&self, controller: Controller, group: &str, v1: &str, v2: &str) -> String {
         let (tree, file) = match self.layout.v1.get(&controller) {
             Some(tree) => (tree, v1),
@@ -71,7 +70,7 @@ fn remove(path: &std::path::Path) {
 }
 
 fn sleeper() -> Child {
-    // Ends with the test at the latest: its input does.
+    // Exits with the test at the latest, at EOF of its input.
     Command::new("cat")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -81,7 +80,7 @@ fn sleeper() -> Child {
 
 fn enter(groups: &TestGroups, group: &str, child: &Child) {
     use std::io::Write;
-    let entry = groups.groups.entry(group).unwrap();
+    let entry = groups.groups.entry_fds(group).unwrap();
     let pid = child.id().to_string();
     for mut procs in entry.procs {
         procs.write_all(pid.as_bytes()).unwrap();
@@ -93,7 +92,7 @@ fn enter(groups: &TestGroups, group: &str, child: &Child) {
 }
 
 #[test]
-fn a_group_has_its_limits_and_leaves_nothing_behind() {
+fn a_cgroup_gets_its_limits_and_is_removed() {
     on_every_kind("limits", |test| {
         let limits = Limits {
             cpu_shares: CpuShares::new(512).unwrap(),
@@ -126,14 +125,14 @@ fn a_group_has_its_limits_and_leaves_nothing_behind() {
     });
 }
 
-/// Some disk of this machine, if it has any.
+/// A disk of this machine, if it has one.
 fn disk() -> Option<Device> {
     let any = fs::read_dir("/sys/dev/block").unwrap().next()?.unwrap();
     Some(Device::find(any.file_name().to_str().unwrap()).unwrap())
 }
 
 #[test]
-fn a_group_has_its_limits_of_io() {
+fn a_cgroup_gets_its_io_limits() {
     on_every_kind("io", |test| {
         let Some(device) = disk() else {
             return;
@@ -160,7 +159,7 @@ fn a_group_has_its_limits_of_io() {
 }
 
 #[test]
-fn a_limit_of_a_device_that_is_gone_leaves_no_group() {
+fn a_limit_of_a_missing_device_leaves_no_cgroup() {
     on_every_kind("no-device", |test| {
         let device = Device::new(4095, 0).unwrap();
         let rates = IoRates {
@@ -179,7 +178,7 @@ fn a_limit_of_a_device_that_is_gone_leaves_no_group() {
 }
 
 #[test]
-fn only_the_trees_that_are_needed_get_a_directory() {
+fn only_hierarchies_with_a_limit_get_a_directory() {
     on_every_kind("lean", |test| {
         test.groups.create("a", &Limits::default()).unwrap();
         let made = test
@@ -192,7 +191,7 @@ fn only_the_trees_that_are_needed_get_a_directory() {
 }
 
 #[test]
-fn what_is_there_already_is_not_taken_over() {
+fn an_existing_cgroup_is_not_taken_over() {
     on_every_kind("taken", |test| {
         test.groups.create("a", &Limits::default()).unwrap();
         let again = test.groups.create("a", &Limits::default());
@@ -205,7 +204,7 @@ fn what_is_there_already_is_not_taken_over() {
 }
 
 #[test]
-fn a_limit_that_is_refused_leaves_no_group() {
+fn a_refused_limit_leaves_no_cgroup() {
     on_every_kind("refused", |test| {
         let limits = Limits {
             cpus: Some(mainstay_cells::CpuList::new("9999").unwrap()),
@@ -218,7 +217,7 @@ fn a_limit_that_is_refused_leaves_no_group() {
 }
 
 #[test]
-fn a_nested_group_is_inside_the_limits_around_it() {
+fn a_nested_cgroup_is_within_the_limits_of_its_parent() {
     on_every_kind("nested", |test| {
         let limits = Limits {
             pids: Some(5),
@@ -240,8 +239,8 @@ fn a_nested_group_is_inside_the_limits_around_it() {
             });
             line.is_some_and(|line| line.ends_with(&format!("{}/{group}", test.root)))
         };
-        // In v2 there is one line for everything, without a controller's name. Alone, the tree of pids
-        // also says who belongs together.
+        // v2 has one line without a controller's name. With v1 alone, the pids hierarchy tracks
+        // membership.
         assert!(inside("", "a/b") || inside("pids", "a/b"), "{cgroups}");
         assert!(
             inside("pids", "a") || inside("", "a/b") || inside("pids", "a/b"),
@@ -250,7 +249,7 @@ fn a_nested_group_is_inside_the_limits_around_it() {
         assert_eq!(test.groups.processes("a/b").unwrap().len(), 1);
         assert_eq!(test.groups.processes("a").unwrap().len(), 0);
 
-        // Killing what is around kills what is inside.
+        // Killing the parent kills nested processes.
         test.groups.kill("a").unwrap();
         let status = child.wait().unwrap();
         assert_eq!(
@@ -263,11 +262,11 @@ fn a_nested_group_is_inside_the_limits_around_it() {
 }
 
 #[test]
-fn what_is_gone_can_be_removed_and_killed() {
+fn a_missing_cgroup_can_be_removed_and_killed() {
     on_every_kind("gone", |test| {
         test.groups.remove("a").unwrap();
         test.groups.kill("a").unwrap();
         assert!(test.groups.processes("a").unwrap().is_empty());
-        assert!(test.groups.entry("a").is_err());
+        assert!(test.groups.entry_fds("a").is_err());
     });
 }

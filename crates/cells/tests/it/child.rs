@@ -1,7 +1,7 @@
-//! Commands that are executed with less than this process has.
+//! Commands that run with fewer privileges than this process.
 //!
-//! The test binary starts itself again with one ignored test as the entry, which gives up what it
-//! was told to and becomes the command.
+//! The test binary executes itself with one ignored test as the entry, which drops privileges and
+//! executes the command.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
@@ -15,17 +15,17 @@ const KEEP: &str = "CELLS_TEST_KEEP";
 const USER: &str = "CELLS_TEST_USER";
 const PROFILE: &str = "CELLS_TEST_PROFILE";
 
-/// What the command is left with.
+/// The privileges of the command.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Confinement<'a> {
-    /// Capabilities beyond the default, separated by commas.
+    /// Capabilities in addition to the default, comma-separated.
     pub(crate) keep: &'a str,
     pub(crate) user: u32,
     pub(crate) profile: &'a str,
 }
 
 impl Confinement<'_> {
-    /// Runs a command to its end, in a mount namespace of its own.
+    /// Runs a command to its exit, in its own mount namespace.
     pub(crate) fn run(self, command: &[&str]) -> Output {
         Command::new("unshare")
             .args(["--mount", "--propagation", "private", "--"])

@@ -1,5 +1,4 @@
-//! What commands can do that were executed with fewer capabilities and under a profile of system
-//! calls.
+//! Effects of dropped capabilities and of seccomp profiles.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
@@ -21,7 +20,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {name} in {status}"))
 }
 
-/// The sets called inheritable, permitted, effective, bounding and ambient.
+/// The capability sets inheritable, permitted, effective, bounding and ambient.
 fn sets(status: &str) -> [u64; 5] {
     ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]
         .map(|name| u64::from_str_radix(field(status, name), 16).unwrap())
@@ -31,7 +30,7 @@ fn sets_of(confinement: Confinement<'_>) -> [u64; 5] {
     sets(&out(&confinement.run(&STATUS)))
 }
 
-/// What this process could hand on.
+/// The capabilities that this process can pass on.
 fn held() -> u64 {
     let [_, permitted, _, bounding, _] =
         sets(&std::fs::read_to_string("/proc/self/status").unwrap());
@@ -48,21 +47,21 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a command said that failed.
+/// The stderr of a command that failed.
 fn complaint(output: &Output) -> String {
     assert!(!output.status.success(), "it succeeded");
     said(output)
 }
 
 #[test]
-fn root_keeps_the_default_and_can_never_have_more() {
+fn root_keeps_the_default_capabilities_and_cannot_gain_more() {
     let kept = DEFAULT.bits() & held();
     let sets = sets_of(Confinement::default());
     assert_eq!(sets, [0, kept, kept, kept, 0]);
 }
 
 #[test]
-fn root_keeps_what_it_asked_for_beyond_the_default() {
+fn root_keeps_requested_capabilities() {
     let kept = (DEFAULT.bits() | SYS_ADMIN) & held();
     let keep = "cap_sys_admin";
     let sets = sets_of(Confinement {
@@ -73,7 +72,7 @@ fn root_keeps_what_it_asked_for_beyond_the_default() {
 }
 
 #[test]
-fn all_is_everything_this_machine_gives() {
+fn all_grants_every_capability_of_the_node() {
     let held = held();
     assert_ne!(held & SYS_ADMIN, 0, "these tests run as root");
     let sets = sets_of(Confinement {
@@ -84,7 +83,7 @@ fn all_is_everything_this_machine_gives() {
 }
 
 #[test]
-fn another_user_has_only_what_was_asked_for() {
+fn another_user_has_only_requested_capabilities() {
     let user = NOBODY;
     let bounding = DEFAULT.bits() & held();
     let sets = sets_of(Confinement {
@@ -104,7 +103,7 @@ fn another_user_has_only_what_was_asked_for() {
 }
 
 #[test]
-fn a_capability_that_is_not_kept_is_really_gone() {
+fn a_dropped_capability_cannot_be_used() {
     let unshare = ["unshare", "--uts", "true"];
     let error = complaint(&Confinement::default().run(&unshare));
     assert!(error.contains("Operation not permitted"), "{error}");
@@ -115,7 +114,7 @@ fn a_capability_that_is_not_kept_is_really_gone() {
     out(&with.run(&unshare));
 }
 
-/// Everything but the profile would let it.
+/// A call that only the profile refuses.
 fn under(profile: &str) -> Confinement<'_> {
     Confinement {
         keep: "ALL",
@@ -125,7 +124,7 @@ fn under(profile: &str) -> Confinement<'_> {
 }
 
 #[test]
-fn a_profile_holds_for_good() {
+fn a_seccomp_profile_is_irrevocable() {
     let status = out(&under("default").run(&STATUS));
     assert_eq!(field(&status, "Seccomp"), "2");
     assert_eq!(field(&status, "NoNewPrivs"), "1");
@@ -134,7 +133,7 @@ fn a_profile_holds_for_good() {
 }
 
 #[test]
-fn the_default_profile_refuses_what_reaches_beyond_the_cell() {
+fn the_default_profile_refuses_calls_that_reach_beyond_the_cell() {
     let mount: &[&str] = &["mount", "-t", "tmpfs", "tmpfs", "/tmp"];
     for refused in [
         mount,
@@ -146,7 +145,7 @@ fn the_default_profile_refuses_what_reaches_beyond_the_cell() {
         &["dmesg", "--syslog"],
     ] {
         let may = under("").run(refused);
-        // Smaller tools have fewer options.
+        // busybox tools have fewer options.
         if String::from_utf8_lossy(&may.stderr).contains("unrecognized option") {
             continue;
         }
@@ -165,7 +164,7 @@ fn the_default_profile_refuses_what_reaches_beyond_the_cell() {
 }
 
 #[test]
-fn ordinary_work_goes_on_under_the_default_profile() {
+fn ordinary_programs_run_under_the_default_profile() {
     let confined = under("default");
     let sum = out(&confined.run(&["sh", "-c", "echo sum $((40 + 2)) | cat; (exit 0)"]));
     assert!(sum.contains("sum 42"), "{sum}");
@@ -186,7 +185,7 @@ fn allowing_but(rules: &str) -> String {
 }
 
 #[test]
-fn a_profile_of_the_user_decides() {
+fn a_custom_profile_is_enforced() {
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("made");
     let command = ["mkdir", made.to_str().unwrap()];
@@ -204,7 +203,7 @@ fn a_profile_of_the_user_decides() {
 }
 
 #[test]
-fn a_profile_that_refuses_profiles_is_installed_as_a_whole() {
+fn a_profile_that_refuses_seccomp_is_installed_whole() {
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("made");
     let itself = r#"{"names":["seccomp","prctl"],"action":"SCMP_ACT_ERRNO"}"#;

@@ -1,4 +1,4 @@
-//! An engine with a state and a control group of its own, of which nothing is left after the test.
+//! An engine with its own state directory and cgroup root, both removed after the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Notify;
 
-/// No wait in a test is longer; reaching it is a failure, never a way to pass time. An emulated
-/// machine takes its time.
+/// The bound of every wait; reaching it is a failure. Generous, for emulated machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct TestCells {
@@ -29,29 +28,29 @@ pub struct TestCells {
 
 #[derive(Debug, Clone, Default)]
 pub struct Events {
-    told: Arc<Mutex<Vec<CellEvent>>>,
+    published: Arc<Mutex<Vec<CellEvent>>>,
     more: Arc<Notify>,
 }
 
 impl CellEvents for Events {
     fn tell(&self, event: CellEvent) {
-        self.told.lock().unwrap().push(event);
+        self.published.lock().unwrap().push(event);
         self.more.notify_waiters();
     }
 }
 
 impl Events {
-    pub fn told(&self) -> Vec<CellEvent> {
-        self.told.lock().unwrap().clone()
+    pub fn published(&self) -> Vec<CellEvent> {
+        self.published.lock().unwrap().clone()
     }
 
-    /// Waits until something has been told.
+    /// Waits until a matching event has been published.
     pub async fn until(&self, what: &str, is_it: impl Fn(&CellEvent) -> bool) -> CellEvent {
         soon(what, async {
             loop {
-                // Before looking, so that nothing told in between is missed.
+                // Registered before the check, so that no event in between is missed.
                 let more = self.more.notified();
-                if let Some(event) = self.told().into_iter().find(&is_it) {
+                if let Some(event) = self.published().into_iter().find(&is_it) {
                     return event;
                 }
                 more.await;
@@ -60,18 +59,19 @@ impl Events {
         .await
     }
 
-    /// How often an executable was told to have ended, and how.
+    /// The published exit statuses of an executable.
     pub fn ends_of(&self, executable: &str) -> Vec<HowEnded> {
-        let told = self.told().into_iter();
-        told.filter_map(|event| match event {
-            CellEvent::Ended {
-                executable: of,
-                how,
-                ..
-            } if of.as_str() == executable => Some(how),
-            _ => None,
-        })
-        .collect()
+        let published = self.published().into_iter();
+        published
+            .filter_map(|event| match event {
+                CellEvent::Ended {
+                    executable: of,
+                    how,
+                    ..
+                } if of.as_str() == executable => Some(how),
+                _ => None,
+            })
+            .collect()
     }
 }
 
@@ -79,11 +79,11 @@ impl Events {
 pub async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, wait).await {
         Ok(value) => value,
-        Err(_) => panic!("waited {PATIENCE:?} in vain for {what}"),
+        Err(_) => panic!("timed out after {PATIENCE:?} waiting for {what}"),
     }
 }
 
-/// So many, or what an emulated processor does of it in the same time.
+/// The number itself, or a twentieth of it on an emulated CPU.
 pub fn many(number: usize) -> usize {
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap();
     if processor.contains("TCG") {
@@ -93,8 +93,7 @@ pub fn many(number: usize) -> usize {
     }
 }
 
-/// Runs a test with this machine's control groups, and where it has both versions also as if it
-/// had only the first.
+/// Runs a test with this machine's cgroup layout, and on a hybrid machine also with v1 alone.
 pub async fn on_every_kind(name: &str, test: impl AsyncFn(TestCells)) {
     let layout = Layout::detect().unwrap();
     if !layout.v1.is_empty() && layout.unified.is_some() {
@@ -148,13 +147,12 @@ impl TestCells {
         }
     }
 
-    /// Another engine on the same state, as after a restart. Where the first one lives on it does
-    /// no harm: only what is asked of it acts.
+    /// Opens another engine on the same state, as after a restart.
     pub fn again(&mut self) {
         self.cells = Cells::open(self.settings.clone(), self.events.clone()).unwrap();
     }
 
-    /// The same, with a time in between in which nobody looks after the cells.
+    /// Restarts the engine, and runs `meanwhile` while there is none.
     pub async fn without_engine(&mut self, meanwhile: impl AsyncFnOnce(&Path)) {
         let nothing = tempfile::tempdir().unwrap();
         let settings = Settings {
@@ -185,7 +183,7 @@ impl TestCells {
             .unwrap();
     }
 
-    /// Frees all that is there, and nothing may be left of it.
+    /// Frees all cells, and asserts that nothing is left.
     pub async fn free_all(&self) {
         for status in self.cells.list() {
             if status.cell.name.parent().is_none() {
@@ -229,7 +227,7 @@ impl TestCells {
             .await
     }
 
-    /// Starts a script of the shell as it is, without a second round of quoting.
+    /// Starts a shell script verbatim, without a second round of quoting.
     pub async fn start_script(&self, cell: &str, executable: &str, script: &str) -> Run {
         let started = self.start_as(cell, executable, "sh", |spec| {
             spec.words = ["sh", "-c", script].map(str::to_owned).to_vec();
@@ -237,7 +235,7 @@ impl TestCells {
         started.await.unwrap()
     }
 
-    /// What a script says in a cell; it must not fail.
+    /// Returns the output of a script in a cell; it must exit with 0.
     pub async fn says(&self, cell: &str, script: &str) -> String {
         self.says_as(cell, script, |_| {}).await
     }
@@ -258,7 +256,7 @@ impl TestCells {
         text
     }
 
-    /// Runs to its end, and tells how that was and what it wrote.
+    /// Runs a command to its exit: its exit status and output.
     pub async fn run(&self, cell: &str, executable: &str, command: &str) -> (HowEnded, String) {
         self.start(cell, executable, command).await.unwrap();
         self.ended(cell, executable).await
@@ -270,7 +268,7 @@ impl TestCells {
         (how, String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Waits for the end of the latest run: that run, and every byte it wrote.
+    /// Waits for the end of the latest run, and returns it with its output.
     pub async fn output(&self, cell: &str, executable: &str) -> (Run, Vec<u8>) {
         let found = self.found(cell, executable);
         let run = soon("its end", self.cells.until_ended(&found)).await;
@@ -296,7 +294,7 @@ impl TestCells {
         self.cells.logs().read(&log, query).await.unwrap()
     }
 
-    /// Waits until an executable has written this.
+    /// Waits until an executable has written a text.
     pub async fn until_said(&self, cell: &str, executable: &str, text: &str) {
         let query = LogQuery {
             since: Some(self.found(cell, executable).run.started()),
@@ -327,7 +325,7 @@ impl TestCells {
             .unwrap()
     }
 
-    /// Where a group is, in the tree that says who belongs together.
+    /// The path of a cgroup in the membership hierarchy.
     pub fn group(&self, group: &str) -> PathBuf {
         let layout = self.settings.layout.as_ref().unwrap();
         let pids = layout.v1.get(&Controller::Pids);
@@ -335,7 +333,7 @@ impl TestCells {
         tree.join(&self.settings.cgroup).join(group)
     }
 
-    /// The processes of a cell, those in nested cells included, by their numbers on the host.
+    /// The host PIDs in a cell and those nested in it.
     pub fn processes_in(&self, cell: &str) -> Vec<i32> {
         let mut open = vec![self.group(cell)];
         let mut pids = Vec::new();
@@ -356,7 +354,7 @@ impl TestCells {
         &self.settings.cgroup
     }
 
-    /// Everything of the engine that is left: groups, files, processes in groups.
+    /// The cgroups and files of the engine that are left.
     pub fn left(&self) -> Vec<PathBuf> {
         let layout = self.settings.layout.clone().unwrap();
         let mut left = Vec::new();
@@ -374,7 +372,7 @@ impl TestCells {
 
 impl Drop for TestCells {
     fn drop(&mut self) {
-        // What a failed test has left.
+        // Left by a failed test.
         let layout = self.settings.layout.clone().unwrap();
         let groups = mainstay_cells::cgroup::Cgroups::new(layout.clone(), &self.settings.cgroup);
         let _ = groups.unwrap().kill("");
@@ -390,7 +388,7 @@ fn remove(path: &Path) {
             remove(&entry.path());
         }
     }
-    // A group whose last process is just ending goes a moment later.
+    // EBUSY until the last killed process has left the cgroup.
     while fs::remove_dir(path).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {}
 }
 
@@ -398,13 +396,13 @@ pub fn name(cell: &str) -> CellName {
     cell.parse().unwrap()
 }
 
-/// Waits until a process has ended, whoever's child it is.
+/// Waits until a process has exited, also one that is not a child.
 pub async fn until_gone(pid: i32) {
-    let Ok(handle) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::NONBLOCK) else {
+    let Ok(pidfd) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::NONBLOCK) else {
         return;
     };
     let ended = tokio::task::spawn_blocking(move || {
-        poll(&mut [PollFd::new(&handle, PollFlags::IN)], None).unwrap();
+        poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).unwrap();
     });
     soon("a process to end", ended).await.unwrap();
 }

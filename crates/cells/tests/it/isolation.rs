@@ -1,4 +1,4 @@
-//! What an executable in a cell can see, reach and change, and what it cannot.
+//! Isolation of executables: what they can see, reach and change.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use crate::harness::{TestCells, name, on_every_kind};
 
 const NOBODY: u32 = 65_534;
-/// The kernel's names of what a cell has of its own.
+/// Namespaces by their names in `/proc/self/ns`.
 const NAMESPACES: [(Namespace, &str); 6] = [
     (Namespace::Network, "net"),
     (Namespace::Ipc, "ipc"),
@@ -45,7 +45,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn only_its_own_processes_are_there_and_the_first_is_the_shim() {
+async fn only_processes_of_the_cell_are_visible_and_pid_1_is_the_shim() {
     let test = TestCells::new("own-pids");
     test.allocate("a").await;
     test.allocate("b").await;
@@ -59,7 +59,7 @@ async fn only_its_own_processes_are_there_and_the_first_is_the_shim() {
     let names: BTreeSet<&str> = said.lines().collect();
     assert_eq!(names, BTreeSet::from(["mainstay-shim", "sh"]));
     assert_eq!(said.lines().last(), Some("mainstay-shim"));
-    // The first process of a cell cannot be ended from inside.
+    // PID 1 cannot be killed from inside.
     test.says("a", "kill -9 1; kill -STOP 1; test -d /proc/1")
         .await;
     test.says("a", "true").await;
@@ -67,7 +67,7 @@ async fn only_its_own_processes_are_there_and_the_first_is_the_shim() {
 }
 
 #[tokio::test]
-async fn everything_is_its_own_unless_it_is_shared() {
+async fn every_namespace_is_its_own_unless_shared() {
     let test = TestCells::new("namespaces");
     let script = "for each in net ipc uts pid mnt cgroup; do readlink /proc/self/ns/$each; done";
     test.allocate("own").await;
@@ -79,7 +79,7 @@ async fn everything_is_its_own_unless_it_is_shared() {
 
     for (shared, kind) in NAMESPACES {
         let mut share = vec![shared];
-        // Refused alone: they belong together.
+        // Refused on its own: it requires a shared mount namespace.
         share.extend((shared == Namespace::Pid).then_some(Namespace::Mount));
         let spec = sharing(share.clone());
         test.allocate_as(kind, spec).await;
@@ -97,7 +97,7 @@ async fn everything_is_its_own_unless_it_is_shared() {
 }
 
 #[tokio::test]
-async fn two_cells_have_nothing_of_each_other() {
+async fn two_cells_share_no_namespace() {
     let test = TestCells::new("two");
     let script = "for each in net ipc uts pid mnt; do readlink /proc/self/ns/$each; done";
     test.allocate("a").await;
@@ -106,7 +106,7 @@ async fn two_cells_have_nothing_of_each_other() {
     for (outer, inner) in outer.lines().zip(inner.lines()) {
         assert_ne!(outer, inner);
     }
-    // Nor do they share what cells have instead of the host's.
+    // Nor the namespaces of another cell.
     test.says("a", "echo x >/dev/shm/left").await;
     assert_eq!(test.says("a/b", "ls -A /dev/shm").await, "");
     test.says("a", "rm -f /dev/null; echo x >/dev/left; true")
@@ -117,7 +117,7 @@ async fn two_cells_have_nothing_of_each_other() {
 }
 
 #[tokio::test]
-async fn its_host_name_is_its_label_or_what_was_asked_for() {
+async fn the_host_name_is_the_label_or_the_requested_one() {
     let test = TestCells::new("hostname");
     let before = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     test.allocate("outer").await;
@@ -138,7 +138,7 @@ async fn its_host_name_is_its_label_or_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn its_network_is_loopback_alone_and_up() {
+async fn its_network_is_a_loopback_device_that_is_up() {
     let test = TestCells::new("network");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!(":{:04X} ", listener.local_addr().unwrap().port());
@@ -159,7 +159,7 @@ async fn its_network_is_loopback_alone_and_up() {
 }
 
 #[tokio::test]
-async fn its_control_groups_begin_with_itself() {
+async fn its_cgroup_namespace_is_rooted_at_its_own_cgroup() {
     on_every_kind("cgroupns", async |test| {
         test.allocate("a").await;
         let said = test.says("a", "cat /proc/self/cgroup").await;
@@ -174,7 +174,7 @@ async fn its_control_groups_begin_with_itself() {
 }
 
 #[tokio::test]
-async fn its_mounts_do_not_appear_on_the_host() {
+async fn its_mounts_do_not_propagate_to_the_host() {
     let test = TestCells::new("mounts");
     let state = test.state().to_str().unwrap().to_owned();
     let ours = || -> Vec<String> {
@@ -197,7 +197,7 @@ async fn its_mounts_do_not_appear_on_the_host() {
 }
 
 #[tokio::test]
-async fn the_state_of_the_node_cannot_be_reached_from_inside() {
+async fn the_state_directory_is_unreachable_from_inside() {
     let test = TestCells::new("hidden");
     let state = test.state().to_str().unwrap();
     test.allocate("a").await;
@@ -216,7 +216,7 @@ async fn the_state_of_the_node_cannot_be_reached_from_inside() {
          true"
     );
     assert_eq!(test.says("a", &script).await, "");
-    // The same script finds it where it is not hidden.
+    // The script finds it where it is not hidden.
     test.allocate_as("b", sharing([Namespace::Mount])).await;
     let seen = test.says("b", &format!("ls -A {state}")).await;
     assert_eq!(seen, "cells\n");
@@ -224,10 +224,10 @@ async fn the_state_of_the_node_cannot_be_reached_from_inside() {
 }
 
 #[tokio::test]
-async fn nothing_is_open_in_an_executable_but_its_output() {
+async fn an_executable_inherits_only_its_output() {
     let test = TestCells::new("descriptors");
     test.allocate("a").await;
-    // The fourth is the directory that is listed.
+    // The fourth is the listed directory itself.
     assert_eq!(test.says("a", "ls /proc/self/fd").await, "0\n1\n2\n3\n");
     let said = test
         .says("a", "readlink /proc/self/fd/0; cat; echo end")
@@ -237,7 +237,7 @@ async fn nothing_is_open_in_an_executable_but_its_output() {
 }
 
 #[tokio::test]
-async fn the_machine_cannot_be_changed_from_inside() {
+async fn host_wide_settings_are_read_only_inside() {
     on_every_kind("read-only", async |test| {
         test.allocate("a").await;
         let layout = Layout::detect().unwrap();
@@ -247,7 +247,7 @@ async fn the_machine_cannot_be_changed_from_inside() {
             .filter(|root| Path::new(root).exists())
             .collect();
         assert!(!groups.is_empty());
-        // Opening is tried, nothing is ever written.
+        // Only opened for writing; nothing is written.
         let script = format!(
             "for each in /proc/sys/vm/overcommit_memory /proc/sys/kernel/core_pattern \
                  /proc/sysrq-trigger /proc/irq/default_smp_affinity; do
@@ -266,7 +266,7 @@ async fn the_machine_cannot_be_changed_from_inside() {
 }
 
 #[tokio::test]
-async fn no_disk_can_be_opened() {
+async fn no_disk_can_be_opened_inside() {
     let test = TestCells::new("devices");
     test.allocate("a").await;
     let said = test.says("a", "ls /dev").await;
@@ -290,7 +290,7 @@ async fn no_disk_can_be_opened() {
 }
 
 #[tokio::test]
-async fn its_powers_are_the_default_ones_and_cannot_grow() {
+async fn its_capabilities_are_the_default_and_cannot_grow() {
     let test = TestCells::new("powers");
     test.allocate("a").await;
     let host = fs::read_to_string("/proc/self/status").unwrap();
@@ -322,7 +322,7 @@ async fn its_powers_are_the_default_ones_and_cannot_grow() {
 }
 
 #[tokio::test]
-async fn it_runs_as_whom_where_and_with_what_was_asked_for() {
+async fn it_runs_with_the_requested_user_directory_and_environment() {
     let test = TestCells::new("identity");
     test.allocate("a").await;
     let ask = |spec: &mut mainstay_cells::ExecutableSpec| {
@@ -336,7 +336,7 @@ async fn it_runs_as_whom_where_and_with_what_was_asked_for() {
     assert_eq!(field(&status, "Gid"), "4321\t4321\t4321\t4321");
     assert_eq!(field(&status, "Groups").trim(), "");
     assert_eq!(status.lines().last(), Some("/tmp"));
-    // Without a shell, which adds some of its own.
+    // Without a shell, which adds variables.
     test.start_as("a", "env", "env", ask).await.unwrap();
     let (_, variables) = test.ended("a", "env").await;
     let variables: BTreeSet<&str> = variables.lines().collect();
@@ -353,7 +353,7 @@ async fn it_runs_as_whom_where_and_with_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn the_default_profile_refuses_mounts_even_to_those_who_may() {
+async fn the_default_profile_refuses_mounts_despite_capabilities() {
     let test = TestCells::new("seccomp");
     test.allocate("a").await;
     let script =
@@ -372,7 +372,7 @@ async fn the_default_profile_refuses_mounts_even_to_those_who_may() {
 }
 
 #[tokio::test]
-async fn root_of_a_cell_with_its_own_users_is_somebody_else_outside() {
+async fn root_in_a_user_namespace_is_unprivileged_outside() {
     let test = TestCells::new("users");
     let spec = CellSpec {
         user_namespace: true,
@@ -392,7 +392,7 @@ async fn root_of_a_cell_with_its_own_users_is_somebody_else_outside() {
     assert_eq!((made.uid(), made.gid()), (500_000, 500_000));
     let status = fs::read_to_string(format!("/proc/{}/status", run.pid)).unwrap();
     assert_eq!(field(&status, "Uid").split('\t').next(), Some("500000"));
-    // What is root's outside is nobody's inside.
+    // Files of the host's root belong to the overflow UID inside.
     let secret = open.path().join("secret");
     fs::write(&secret, "x").unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
@@ -402,9 +402,9 @@ async fn root_of_a_cell_with_its_own_users_is_somebody_else_outside() {
 }
 
 #[tokio::test]
-async fn another_user_of_the_machine_reaches_neither_state_nor_control() {
+async fn an_unprivileged_user_reaches_neither_state_nor_control_socket() {
     let test = TestCells::new("others");
-    // All that keeps them away has to be the engine's own doing.
+    // The test directory itself must not be what refuses access.
     fs::set_permissions(test.state(), fs::Permissions::from_mode(0o755)).unwrap();
     test.allocate("a").await;
     test.start("a", "x", "sleep 1000").await.unwrap();
@@ -412,7 +412,7 @@ async fn another_user_of_the_machine_reaches_neither_state_nor_control() {
     let control = cells.join("cells/a/control");
     UnixStream::connect(&control).expect("root may");
     let tried = std::thread::spawn(move || {
-        // Of this thread alone.
+        // Changes the credentials of this thread alone.
         set_thread_groups(&[]).unwrap();
         set_thread_gid(Gid::from_raw(NOBODY)).unwrap();
         set_thread_uid(Uid::from_raw(NOBODY)).unwrap();
@@ -433,23 +433,28 @@ async fn another_user_of_the_machine_reaches_neither_state_nor_control() {
 }
 
 #[tokio::test]
-async fn a_cell_does_not_answer_to_who_is_inside_it() {
+async fn a_shim_refuses_connections_from_inside_its_cell() {
     let test = TestCells::new("inside");
-    // Sees the socket, being in the host's mounts, and is root.
+    // Root in the host's mount namespace can see the socket.
     test.allocate_as("a", sharing([Namespace::Mount])).await;
     test.says("a", "true").await;
     let control = test.state().join("cells/cells/a/control");
     let program = std::env::current_exe().unwrap();
-    let knock = test.start_as("a", "knock", "x", |spec| {
-        let words = ["--ignored", "--exact", "--nocapture", "isolation::knock"];
+    let connect_to_control_socket = test.start_as("a", "connect_to_control_socket", "x", |spec| {
+        let words = [
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "isolation::connect_to_control_socket",
+        ];
         spec.words = vec![program.to_str().unwrap().to_owned()];
         spec.words.extend(words.map(str::to_owned));
         spec.environment = vec![format!("{CONTROL}={}", control.display())];
     });
-    knock.await.unwrap();
-    let (_, said) = test.ended("a", "knock").await;
+    connect_to_control_socket.await.unwrap();
+    let (_, said) = test.ended("a", "connect_to_control_socket").await;
     assert!(said.contains("hung up"), "{said}");
-    // It answers everybody else as before.
+    // The shim still serves the daemon.
     test.says("a", "true").await;
     test.cells.free(name("a")).await.unwrap();
 }
@@ -458,11 +463,11 @@ const CONTROL: &str = "CELLS_TEST_CONTROL";
 
 #[test]
 #[ignore = "started by another test inside a cell"]
-fn knock() {
+fn connect_to_control_socket() {
     use std::io::Read;
     let path = std::env::var(CONTROL).expect("started by another test");
     let mut stream = UnixStream::connect(path).unwrap();
-    // Whoever may talk is waited for, and much longer.
+    // A permitted peer would be waited for, much longer than this.
     let patience = std::time::Duration::from_secs(2);
     stream.set_read_timeout(Some(patience)).unwrap();
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);

@@ -1,4 +1,4 @@
-//! Cells on this machine's own kernel, as root.
+//! Tests of cells on this machine's kernel, as root.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

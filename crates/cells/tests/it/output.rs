@@ -1,4 +1,4 @@
-//! What executables write: all of it, as it was, in order, whether anybody reads it or not.
+//! Output of executables: complete, unchanged, in order, with or without a reader.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use mainstay_journal::{LogLimits, LogQuery, Stream, Timestamp};
 
 use crate::harness::{TestCells, many, soon};
 
-/// A file whose content an executable gives out.
+/// A file that an executable writes to its output.
 fn file_of(content: &[u8]) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("content");
@@ -17,7 +17,7 @@ fn file_of(content: &[u8]) -> (tempfile::TempDir, String) {
     (directory, command)
 }
 
-/// Bytes without any order, the same in every run.
+/// Deterministic pseudo-random bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
@@ -38,7 +38,7 @@ fn numbers(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_flood_that_nobody_reads_neither_blocks_nor_grows() {
+async fn unread_output_neither_blocks_nor_grows_memory() {
     let test = TestCells::new("flood");
     test.cells.set_log_limits(LogLimits {
         file_bytes: 4 << 20,
@@ -80,7 +80,7 @@ async fn a_flood_that_nobody_reads_neither_blocks_nor_grows() {
 }
 
 #[tokio::test]
-async fn bytes_come_back_as_they_were() {
+async fn output_bytes_are_preserved() {
     let test = TestCells::new("bytes");
     test.allocate("a").await;
     let mut content: Vec<u8> = (0..=255).collect();
@@ -100,7 +100,7 @@ async fn bytes_come_back_as_they_were() {
 }
 
 #[tokio::test]
-async fn a_line_of_ten_megabytes_is_one_line() {
+async fn a_line_of_ten_megabytes_stays_one_line() {
     let test = TestCells::new("long-line");
     test.allocate("a").await;
     let mut content = b"before\n".to_vec();
@@ -125,7 +125,7 @@ async fn a_line_of_ten_megabytes_is_one_line() {
 }
 
 #[tokio::test]
-async fn a_last_line_without_an_end_is_kept_and_not_continued_by_the_next_run() {
+async fn a_last_line_without_newline_is_kept_and_not_continued_by_the_next_run() {
     let test = TestCells::new("no-end");
     test.allocate("a").await;
     for (script, said) in [
@@ -150,7 +150,7 @@ async fn a_last_line_without_an_end_is_kept_and_not_continued_by_the_next_run() 
 }
 
 #[tokio::test]
-async fn who_closes_its_output_runs_on() {
+async fn an_executable_that_closes_its_output_keeps_running() {
     let test = TestCells::new("closed");
     test.allocate("a").await;
     let script = "echo out; echo err >&2; exec >&- 2>&-; for i in 1 2 3; do true; done; exit 4";
@@ -162,7 +162,7 @@ async fn who_closes_its_output_runs_on() {
 }
 
 #[tokio::test]
-async fn a_million_lines_are_complete_and_in_order_when_the_end_is_told() {
+async fn a_million_lines_are_complete_and_in_order_when_the_exit_is_recorded() {
     let test = TestCells::new("million");
     test.allocate("a").await;
     let count = many(1_000_000);
@@ -208,7 +208,7 @@ async fn a_million_lines_are_complete_and_in_order_when_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn each_stream_is_in_its_order() {
+async fn each_stream_keeps_its_order() {
     let test = TestCells::new("streams");
     test.allocate("a").await;
     let count = many(2000);
@@ -231,7 +231,7 @@ async fn each_stream_is_in_its_order() {
 }
 
 #[tokio::test]
-async fn what_is_written_after_the_end_by_others_is_kept_too() {
+async fn output_of_descendants_after_the_exit_is_kept() {
     let test = TestCells::new("later");
     test.allocate("a").await;
     let directory = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ async fn what_is_written_after_the_end_by_others_is_kept_too() {
 }
 
 #[tokio::test]
-async fn many_executables_of_a_cell_write_each_its_own_log() {
+async fn each_executable_of_a_cell_has_its_own_log() {
     let test = TestCells::new("many-logs");
     test.allocate("a").await;
     let count = many(60);

@@ -1,5 +1,4 @@
-//! What is there when the engine comes back: after its end, after a crash between two steps, and
-//! when what it finds is damaged.
+//! Restarts of the engine: after an exit, after a crash between two steps, and with corrupt files.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -17,7 +16,7 @@ fn kill(pid: i32) {
 }
 
 #[tokio::test]
-async fn everything_is_there_again() {
+async fn a_restarted_engine_adopts_everything() {
     on_every_kind("again", async |mut test| {
         let spec = CellSpec {
             limits: Limits {
@@ -35,15 +34,19 @@ async fn everything_is_there_again() {
         test.start("a", "running", "sleep 1000").await.unwrap();
         test.start("a/b", "nested", "sleep 1000").await.unwrap();
         let before = test.cells.list();
-        let told = test.events.told().len();
+        let published = test.events.published().len();
         for _ in 0..3 {
             test.without_engine(async |_| {}).await;
             assert_eq!(test.cells.list(), before);
         }
-        assert_eq!(test.events.told().len(), told, "nothing is told again");
+        assert_eq!(
+            test.events.published().len(),
+            published,
+            "no event is published twice"
+        );
         let (how, said) = test.ended("a", "done").await;
         assert_eq!((how, said.as_str()), (HowEnded::Exited(7), "said\n"));
-        // And it is in charge of it all.
+        // The adopted executables can be operated.
         let twice = test.start("a", "running", "true").await.unwrap_err();
         assert!(matches!(twice, CellError::Running { .. }), "{twice}");
         assert_eq!(test.says("a", "hostname").await, "kept\n");
@@ -59,7 +62,7 @@ async fn everything_is_there_again() {
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_saw_is_told_once_with_its_code() {
+async fn an_exit_without_a_daemon_is_published_once_with_its_code() {
     let mut test = TestCells::new("unseen");
     test.allocate("a").await;
     let directory = tempfile::tempdir().unwrap();
@@ -75,7 +78,7 @@ async fn an_end_that_nobody_saw_is_told_once_with_its_code() {
         until_gone(run.pid).await;
     })
     .await;
-    // Its record may come a moment after its end.
+    // The shim writes the record after the exit.
     let is_end = |event: &CellEvent| matches!(event, CellEvent::Ended { .. });
     test.events.until("the end", is_end).await;
     let (how, said) = test.ended("a", "x").await;
@@ -91,7 +94,7 @@ async fn an_end_that_nobody_saw_is_told_once_with_its_code() {
 }
 
 #[tokio::test]
-async fn no_line_is_lost_while_nobody_is_there() {
+async fn no_output_is_lost_without_a_daemon() {
     let mut test = TestCells::new("counter");
     test.allocate("a").await;
     let script = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done";
@@ -125,7 +128,7 @@ async fn read_until(mut log: LogStream, into: &mut Vec<u8>, line: usize) {
 }
 
 #[tokio::test]
-async fn what_is_lost_with_the_first_process_is_said_and_the_cell_goes_on() {
+async fn executables_are_lost_with_their_shim_and_the_cell_stays_usable() {
     on_every_kind("lost", async |mut test| {
         let shared = CellSpec {
             share: [Namespace::Pid, Namespace::Mount].into(),
@@ -152,7 +155,7 @@ async fn what_is_lost_with_the_first_process_is_said_and_the_cell_goes_on() {
             test.record("own/nested", "x").run.is_running(),
             "it has its own"
         );
-        // The same when nobody is there to see it.
+        // Again, with no daemon running.
         for cell in ["own", "shared"] {
             let run = test.record(cell, "x").run;
             let shim = test.status(cell).shim_pid.unwrap();
@@ -171,9 +174,8 @@ async fn what_is_lost_with_the_first_process_is_said_and_the_cell_goes_on() {
     .await;
 }
 
-/// Everything below `cells` that is garbage, and what it must not do to the cells beside it.
 #[tokio::test]
-async fn damaged_records_harm_no_other_cell() {
+async fn corrupt_records_do_not_affect_other_cells() {
     let mut test = TestCells::new("damaged");
     test.allocate("good").await;
     test.start("good", "x", "sleep 1000").await.unwrap();
@@ -202,10 +204,10 @@ async fn damaged_records_harm_no_other_cell() {
         fs::write(cells.join("cells/a-file"), "x").unwrap();
         fs::create_dir(cells.join("executables/a-directory")).unwrap();
         fs::write(cells.join("logs/a-file"), "x").unwrap();
-        let told = cells.join("told");
-        let mut text = fs::read(&told).unwrap();
+        let cursor = cells.join("told");
+        let mut text = fs::read(&cursor).unwrap();
         text.extend_from_slice(b"garbage\n{\"cell\":\"good\",\"allocated\":9");
-        fs::write(&told, text).unwrap();
+        fs::write(&cursor, text).unwrap();
     })
     .await;
     let listed = test.cells.list();
@@ -219,13 +221,13 @@ async fn damaged_records_harm_no_other_cell() {
     assert_eq!((how, said.as_str()), (HowEnded::Exited(5), "kept\n"));
     test.says("good", "true").await;
     assert_eq!(test.events.ends_of("done").len(), 1);
-    // What cannot be read is left for whoever can.
+    // Unreadable records are kept.
     assert!(test.state().join("cells/cells/bad1/cell.json").exists());
     test.free("good").await;
 }
 
 #[tokio::test]
-async fn a_damaged_record_of_an_executable_does_not_keep_its_name_from_running() {
+async fn an_executable_with_a_corrupt_record_can_be_started() {
     let mut test = TestCells::new("damaged-run");
     test.allocate("a").await;
     test.start_script("a", "x", "echo one").await;
@@ -240,7 +242,7 @@ async fn a_damaged_record_of_an_executable_does_not_keep_its_name_from_running()
 }
 
 #[tokio::test]
-async fn a_cell_whose_record_is_damaged_keeps_its_output_until_it_is_mended() {
+async fn a_cell_with_a_corrupt_record_keeps_its_output_until_it_is_repaired() {
     let mut test = TestCells::new("mended");
     test.allocate("a").await;
     test.start_script("a", "x", "echo precious").await;
@@ -263,12 +265,12 @@ async fn a_cell_whose_record_is_damaged_keeps_its_output_until_it_is_mended() {
 }
 
 #[tokio::test]
-async fn a_crash_while_a_cell_was_made_leaves_it_whole_or_gone() {
+async fn a_crash_during_allocate_leaves_a_cell_whole_or_gone() {
     on_every_kind("half-made", async |mut test| {
         test.allocate("model").await;
         test.without_engine(async |state| {
             let cells = state.join("cells/cells");
-            // Only the directory; the record not renamed yet; the record, but no group.
+            // A directory without record; a temporary record; a record without cgroup.
             fs::create_dir(cells.join("empty")).unwrap();
             fs::create_dir(cells.join("torn")).unwrap();
             fs::write(cells.join("torn/cell.json.new"), "{\"name\":").unwrap();
@@ -296,7 +298,7 @@ async fn a_crash_while_a_cell_was_made_leaves_it_whole_or_gone() {
 }
 
 #[tokio::test]
-async fn a_crash_while_a_cell_was_freed_lets_it_be_freed_again() {
+async fn a_cell_can_be_freed_after_a_crash_during_free() {
     on_every_kind("half-freed", async |mut test| {
         for cell in ["killed", "groupless", "recordless"] {
             test.allocate(cell).await;
@@ -312,14 +314,14 @@ async fn a_crash_while_a_cell_was_freed_lets_it_be_freed_again() {
                 kill(shim);
                 until_gone(shim).await;
             }
-            // Further on: the groups are gone, or also the records of what ran.
+            // Later steps: the cgroups are removed, or also the executable records.
             for group in [&group, &outer] {
                 soon("the group to empty", remove(group)).await;
             }
             let cells = state.join("cells");
             fs::remove_file(cells.join("executables/recordless_x.json")).unwrap();
             fs::remove_dir_all(cells.join("logs/recordless_x")).unwrap();
-            // And of one whose own record is gone already, something is left.
+            // Files of a cell whose record is removed already.
             let orphan = fs::read_to_string(cells.join("executables/killed_x.json")).unwrap();
             let orphan = orphan.replace("\"killed\"", "\"gone\"");
             fs::write(cells.join("executables/gone_x.json"), orphan).unwrap();
@@ -337,7 +339,7 @@ async fn a_crash_while_a_cell_was_freed_lets_it_be_freed_again() {
     .await;
 }
 
-/// A killed process leaves its group a moment after its end.
+/// Removes a cgroup; EBUSY until its killed process has left it.
 async fn remove(group: &Path) {
     while fs::remove_dir(group).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
         tokio::task::yield_now().await;
@@ -345,7 +347,7 @@ async fn remove(group: &Path) {
 }
 
 #[tokio::test]
-async fn a_group_that_is_somebody_elses_is_left_alone() {
+async fn a_foreign_cgroup_is_left_alone() {
     on_every_kind("foreign", async |test| {
         test.allocate("ours").await;
         let foreign = test.group("foreign");
@@ -365,7 +367,7 @@ async fn a_group_that_is_somebody_elses_is_left_alone() {
 }
 
 #[tokio::test]
-async fn many_ends_at_once_that_nobody_saw_are_all_told() {
+async fn many_simultaneous_exits_without_a_daemon_are_all_published() {
     let mut test = TestCells::new("many-ends");
     test.allocate("a").await;
     let directory = tempfile::tempdir().unwrap();
@@ -373,7 +375,7 @@ async fn many_ends_at_once_that_nobody_saw_are_all_told() {
     let made = Command::new("mkfifo").arg(&pipe).process_group(0).status();
     assert!(made.unwrap().success());
     let count = many(100);
-    // Whoever opens it finds somebody to read from, and reads until that is gone.
+    // Keeps a writer open, so that readers block until it is dropped.
     let writer = fs::OpenOptions::new()
         .read(true)
         .write(true)

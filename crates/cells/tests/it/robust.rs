@@ -1,4 +1,4 @@
-//! Executables that do not behave, and more of them than anybody needs.
+//! Misbehaving executables, races, and large numbers of cells.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ async fn stop(test: &TestCells, cell: &str, executable: &str, how: StopHow) {
 }
 
 #[tokio::test]
-async fn what_forks_without_end_is_ended_and_harms_nobody_else() {
+async fn a_fork_bomb_is_killed_and_affects_no_other_cell() {
     on_every_kind("bomb", async |test| {
         test.allocate_as("bomb", with_pids(20)).await;
         test.allocate("other").await;
@@ -61,7 +61,7 @@ async fn what_forks_without_end_is_ended_and_harms_nobody_else() {
                 spec.words = ["sh", "-c", bomb, bomb].map(str::to_owned).to_vec();
             });
             started.await.unwrap();
-            // As shells say it who could not.
+            // The error of a shell that cannot fork.
             test.until_said("bomb", "x", "fork").await;
             assert!(test.processes_in("bomb").len() <= 20);
             test.says("other", "true").await;
@@ -76,7 +76,7 @@ async fn what_forks_without_end_is_ended_and_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_cell_that_is_full_takes_no_more_until_there_is_room() {
+async fn a_cell_at_its_pids_limit_refuses_starts() {
     on_every_kind("full", async |test| {
         test.allocate_as("a", with_pids(4)).await;
         test.allocate("a/inner").await;
@@ -100,7 +100,7 @@ async fn a_cell_that_is_full_takes_no_more_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_kill_for_lack_of_memory_is_told_as_such() {
+async fn an_oom_kill_is_reported_as_oom_killed() {
     on_every_kind("memory", async |test| {
         test.allocate_as("a", with_memory(24 << 20)).await;
         test.start("a", "killed", "sleep 1000").await.unwrap();
@@ -133,7 +133,7 @@ async fn a_kill_for_lack_of_memory_is_told_as_such() {
             ),
             "{how:?}"
         );
-        // The cell goes on.
+        // The cell stays usable.
         test.says("a", "true").await;
         test.free_all().await;
     })
@@ -141,7 +141,7 @@ async fn a_kill_for_lack_of_memory_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn what_ignores_the_request_to_end_is_killed_after_its_time() {
+async fn an_executable_that_ignores_sigterm_is_killed_after_the_grace_period() {
     on_every_kind("deaf", async |test| {
         test.allocate("a").await;
         let script = "trap '' TERM INT; echo ready; while :; do sleep 1000; done";
@@ -156,10 +156,10 @@ async fn what_ignores_the_request_to_end_is_killed_after_its_time() {
 }
 
 #[tokio::test]
-async fn what_ends_when_asked_is_not_killed_and_may_be_asked_otherwise() {
+async fn an_executable_that_exits_on_the_signal_is_not_killed() {
     let test = TestCells::new("asked");
     test.allocate("a").await;
-    // What it starts when it is asked to end has to be asked as well.
+    // A process forked by the SIGTERM handler must be signalled as well.
     let script = "trap 'sleep 1000 & echo bye; exit 3' TERM
         trap 'sleep 1000 & echo other; exit 4' USR1
         echo ready; while :; do sleep 1000 & wait; done";
@@ -176,7 +176,7 @@ async fn what_ends_when_asked_is_not_killed_and_may_be_asked_otherwise() {
 }
 
 #[tokio::test]
-async fn what_goes_into_the_background_is_ended_with_its_executable_or_its_cell() {
+async fn background_processes_are_killed_with_their_executable_or_cell() {
     on_every_kind("daemons", async |test| {
         test.allocate("a").await;
         let script = "(setsid sh -c '(echo below; exec sleep 1000) & exit 0' &); exit 7";
@@ -185,7 +185,7 @@ async fn what_goes_into_the_background_is_ended_with_its_executable_or_its_cell(
             test.until_said("a", "x", "below").await;
             let (end, _) = test.ended("a", "x").await;
             assert_eq!(end, HowEnded::Exited(7));
-            // Whoever put it there leads a session, and is about to end.
+            // Its parent is a session leader that is about to exit.
             for pid in test.processes_in("a") {
                 let own = Pid::from_raw(pid);
                 if rustix::process::getsid(own).ok() == own {
@@ -196,7 +196,7 @@ async fn what_goes_into_the_background_is_ended_with_its_executable_or_its_cell(
             if how == "stop" {
                 test.stop("a", "x").await.unwrap();
                 assert_eq!(test.processes_in("a"), Vec::<i32>::new());
-                // That it was stopped does not change how it ended.
+                // A later stop does not change the exit status.
                 assert_eq!(test.record("a", "x").run.end.unwrap().how, end);
             }
         }
@@ -206,7 +206,7 @@ async fn what_goes_into_the_background_is_ended_with_its_executable_or_its_cell(
 }
 
 #[tokio::test]
-async fn what_is_in_the_background_keeps_its_name_when_the_name_starts_again() {
+async fn background_processes_stay_with_their_executable_across_a_restart() {
     let test = TestCells::new("background");
     test.allocate("a").await;
     test.start_script("a", "x", "(sleep 1000 &); exit 0").await;
@@ -219,7 +219,7 @@ async fn what_is_in_the_background_keeps_its_name_when_the_name_starts_again() {
 }
 
 #[tokio::test]
-async fn what_is_held_by_a_signal_is_ended_all_the_same() {
+async fn a_stopped_process_is_killed() {
     on_every_kind("held", async |test| {
         test.allocate("a").await;
         let run = test
@@ -235,7 +235,7 @@ async fn what_is_held_by_a_signal_is_ended_all_the_same() {
 }
 
 #[tokio::test]
-async fn all_of_a_cell_is_stopped_at_once_and_what_is_nested_is_not() {
+async fn stop_of_a_cell_stops_all_executables_at_once_but_no_nested_cell() {
     let test = TestCells::new("all");
     test.allocate("a").await;
     test.allocate("a/b").await;
@@ -265,7 +265,7 @@ async fn all_of_a_cell_is_stopped_at_once_and_what_is_nested_is_not() {
 }
 
 #[tokio::test]
-async fn freeing_a_cell_frees_what_is_nested_and_nothing_beside() {
+async fn free_removes_nested_cells_and_no_siblings() {
     on_every_kind("nested", async |test| {
         let cells = ["a", "a/b", "a/b/c", "ab", "a-b"];
         for cell in cells {
@@ -284,7 +284,7 @@ async fn freeing_a_cell_frees_what_is_nested_and_nothing_beside() {
             assert!(test.record(cell, "x").run.is_running());
             assert_eq!(test.processes_in(cell).len(), 1);
         }
-        // The names are free again.
+        // The names can be allocated again.
         test.allocate("a").await;
         test.says("a", "true").await;
         test.free_all().await;
@@ -293,7 +293,7 @@ async fn freeing_a_cell_frees_what_is_nested_and_nothing_beside() {
 }
 
 #[tokio::test]
-async fn a_nested_cell_has_its_limits_beside_executables_of_the_one_around() {
+async fn a_nested_cell_is_limited_beside_executables_of_its_parent() {
     on_every_kind("beside", async |test| {
         test.allocate("a").await;
         test.start("a", "before", "sleep 1000").await.unwrap();
@@ -315,7 +315,7 @@ async fn a_nested_cell_has_its_limits_beside_executables_of_the_one_around() {
 }
 
 #[tokio::test]
-async fn the_longest_and_the_oddest_names_work() {
+async fn the_longest_and_unusual_names_work() {
     let test = TestCells::new("names");
     let label = "Z".repeat(63);
     let mut cell = String::new();
@@ -350,7 +350,7 @@ async fn the_longest_and_the_oddest_names_work() {
 }
 
 #[tokio::test]
-async fn a_name_that_control_groups_use_themselves_is_refused_or_works() {
+async fn a_name_of_a_cgroup_file_is_refused_or_works() {
     on_every_kind("tasks", async |test| {
         for spec in [CellSpec::default(), with_pids(9)] {
             match test.cells.allocate(name("tasks"), spec).await {
@@ -364,7 +364,7 @@ async fn a_name_that_control_groups_use_themselves_is_refused_or_works() {
 }
 
 #[tokio::test]
-async fn each_run_is_told_apart_and_the_log_goes_on() {
+async fn runs_are_distinguished_in_one_log() {
     let test = TestCells::new("runs");
     test.allocate("a").await;
     let mut pids = Vec::new();
@@ -395,7 +395,7 @@ async fn each_run_is_told_apart_and_the_log_goes_on() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_run_does_not_wait_for_the_next() {
+async fn waiting_for_a_run_does_not_wait_for_the_next() {
     let test = TestCells::new("next-run");
     test.allocate("a").await;
     test.start("a", "x", "sleep 1000").await.unwrap();
@@ -415,7 +415,7 @@ async fn who_waits_for_a_run_does_not_wait_for_the_next() {
 }
 
 #[tokio::test]
-async fn what_ends_with_its_cell_is_waited_for_no_longer() {
+async fn waiting_for_a_run_ends_with_its_cell() {
     let test = TestCells::new("gone");
     test.allocate("a").await;
     test.start("a", "x", "sleep 1000").await.unwrap();
@@ -431,7 +431,7 @@ async fn what_ends_with_its_cell_is_waited_for_no_longer() {
 }
 
 #[tokio::test]
-async fn of_many_who_ask_for_the_same_one_gets_it() {
+async fn one_of_many_concurrent_callers_wins() {
     let test = TestCells::new("same");
     let mut allocating = JoinSet::new();
     for _ in 0..20 {
@@ -462,9 +462,9 @@ fn sleeper() -> ExecutableSpec {
     }
 }
 
-/// Whatever the order is in which they come through, nothing is left that nobody knows.
+/// In whichever order the calls run, nothing unknown to the engine is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn making_starting_and_freeing_at_once_leaves_nothing() {
+async fn concurrent_allocate_start_and_free_leave_nothing() {
     let test = TestCells::new("at-once");
     for _ in 0..many(40) {
         let mut work = JoinSet::new();
@@ -485,9 +485,9 @@ async fn making_starting_and_freeing_at_once_leaves_nothing() {
     test.free_all().await;
 }
 
-/// Nobody waits any more for what was asked, and the runtime it went on in is gone.
+/// The callers are cancelled, and the runtime of their work is dropped.
 #[test]
-fn what_is_broken_off_is_whole_or_gone_after_a_restart() {
+fn cancelled_work_is_complete_or_undone_after_a_restart() {
     let mut test = TestCells::new("broken-off");
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -509,7 +509,7 @@ fn what_is_broken_off_is_whole_or_gone_after_a_restart() {
             let record = status.executables.into_iter().next()?;
             test.cells.find_run(record.run.pid)
         });
-        // What has ended, with its cell or alone, is known to have.
+        // A run that has ended is known to have.
         if let Some(found) = found.filter(|_| test.processes_in("a").is_empty()) {
             let end = async { soon("the end", test.cells.until_ended(&found)).await };
             assert!(runtime().block_on(end).end.is_some());
@@ -519,7 +519,7 @@ fn what_is_broken_off_is_whole_or_gone_after_a_restart() {
 }
 
 #[tokio::test]
-async fn thousands_of_short_executables_in_a_row_leave_nothing() {
+async fn thousands_of_short_runs_leave_nothing() {
     let test = TestCells::new("in-a-row");
     test.allocate("a").await;
     let runs = many(2000);
@@ -541,7 +541,7 @@ async fn thousands_of_short_executables_in_a_row_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundreds_of_cells_run_at_once() {
+async fn hundreds_of_cells_run_concurrently() {
     on_every_kind("hundreds", async |test| {
         let count = many(200);
         let mut work = JoinSet::new();
@@ -576,7 +576,7 @@ async fn hundreds_of_cells_run_at_once() {
 }
 
 #[tokio::test]
-async fn the_process_that_starts_cells_is_replaced_when_it_is_gone() {
+async fn the_zygote_is_restarted_when_it_exits() {
     let test = TestCells::new("zygote");
     test.allocate("a").await;
     test.start("a", "x", "sleep 1000").await.unwrap();
@@ -599,7 +599,7 @@ async fn the_process_that_starts_cells_is_replaced_when_it_is_gone() {
 }
 
 #[tokio::test]
-async fn what_shares_the_processes_of_the_host_is_found_and_ended_too() {
+async fn executables_that_share_the_host_pid_namespace_are_killed_too() {
     on_every_kind("shared-pid", async |test| {
         let spec = CellSpec {
             share: [Namespace::Pid, Namespace::Mount].into(),

@@ -1,5 +1,4 @@
-//! The entry of the process that shims are forked from, started by the engine under test as
-//! `mainstay` would start itself.
+//! The entry of the zygote process, which the engine under test starts.
 
 #[test]
 #[ignore = "not a test: the zygote's entry"]

@@ -229,12 +229,20 @@ pub(super) fn invalid(error: impl std::fmt::Display) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
-/// With what is behind it.
+/// An invalid argument, with its cause.
 fn said(error: impl std::error::Error) -> Status {
-    match error.source() {
-        Some(cause) => invalid(format!("{error}: {cause}")),
-        None => invalid(error),
+    invalid(chain(&error))
+}
+
+/// Joins an error and its sources: `a: b: c`.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
     }
+    text
 }
 
 pub(super) fn status(error: &CellError) -> Status {
@@ -259,10 +267,10 @@ pub(super) fn status(error: &CellError) -> Status {
         Error::Interrupted { .. } => Code::Aborted,
         Error::NotStarted { .. }
         | Error::NotIsolated { .. }
-        | Error::NotBorn { .. }
-        | Error::Silent { .. }
-        | Error::Shim { .. }
+        | Error::NoShim { .. }
+        | Error::ShimUnresponsive { .. }
+        | Error::ShimFailed { .. }
         | Error::Records { .. } => Code::Internal,
     };
-    Status::new(code, error.to_string())
+    Status::new(code, chain(error))
 }

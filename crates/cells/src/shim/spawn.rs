@@ -1,4 +1,4 @@
-//! From a shim to a program: born in its control group, stripped of power, executed.
+//! Fork and exec of an executable: into its cgroup, with reduced privileges.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,88 +10,95 @@ use nix::unistd::execve;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Pid, Resource, Rlimit, chdir, getrlimit, setrlimit};
 
-use super::Host;
+use super::HostFds;
 use super::protocol::{Program, Step, UserRange};
 use crate::sys::{self, Forked};
 
-/// What an executable is born into.
-pub(super) struct Place {
+/// The file descriptors that the forked child uses.
+pub(super) struct ChildFds {
     pub(super) unified: Option<OwnedFd>,
     pub(super) procs: Vec<OwnedFd>,
     pub(super) stdout: File,
     pub(super) stderr: File,
 }
 
-pub(super) struct Executed {
-    /// In this cell.
-    pub(super) pid: Pid,
-    pub(super) host_pid: i32,
+/// The PIDs of a child, in the cell's PID namespace and on the host.
+pub(super) struct ChildPids {
+    pub(super) in_cell: Pid,
+    pub(super) on_host: i32,
 }
 
-/// The step that failed, and how.
+/// The step that failed, and its error.
 pub(super) type Failure = (Step, io::Error);
 
-/// A program as the kernel takes it.
-struct Prepared {
+/// The strings of a [`Program`] as C strings, converted before the fork.
+struct ExecStrings {
     paths: Vec<CString>,
     words: Vec<CString>,
     environment: Vec<CString>,
     working_directory: CString,
 }
 
-/// Returns once the program has taken over, or could not.
-pub(super) fn execute(program: &Program, place: Place, host: &Host) -> Result<Executed, Failure> {
+/// Forks and executes a program. Returns once the exec has succeeded or failed.
+pub(super) fn spawn(
+    program: &Program,
+    fds: ChildFds,
+    host: &HostFds,
+) -> Result<ChildPids, Failure> {
     let failed = |step| move |error: io::Error| (step, error);
-    let prepared = Prepared::new(program).map_err(failed(Step::Execute))?;
-    // Closed by the kernel when the program takes over; until then failures come through it.
+    let strings = ExecStrings::new(program).map_err(failed(Step::Execute))?;
+    // CLOEXEC: EOF says that the exec succeeded; a failure before it comes through this pipe.
     let (mut failures, report) = io::pipe().map_err(failed(Step::Fork))?;
     let (held, release) = io::pipe().map_err(failed(Step::Fork))?;
     let namespaces = program.users.map_or(0, |_| libc::CLONE_NEWUSER);
-    let into = place.unified.as_ref().map(AsFd::as_fd);
+    let into = fds.unified.as_ref().map(AsFd::as_fd);
     let forked = sys::fork_into(namespaces, into).map_err(failed(Step::Fork))?;
     let Forked::Parent { pid, pidfd } = forked else {
         drop((failures, release));
-        let (step, error) = become_program(program, &prepared, place, held);
-        tell(report, step, &error);
+        let (step, error) = exec_in_child(program, &strings, fds, held);
+        report_failure(report, step, &error);
         sys::exit_now(127)
     };
-    drop((report, place, held));
+    drop((report, fds, held));
     if let Some(users) = program.users
         && let Err(error) = map_users(pid, users)
     {
-        // Without its word to go on it ends; so does the fork.
+        // At EOF of `held` the child exits.
         drop(release);
-        wait_for(pid);
+        reap(pid);
         return Err((Step::Users, error));
     }
     let host_pid = host_pid(host, &pidfd);
     let released = (&release).write_all(b"g");
     drop(release);
-    let mut told = [0; 5];
-    let failure = match released.and_then(|()| read_all(&mut failures, &mut told)) {
+    let mut reported = [0; 5];
+    let failure = match released.and_then(|()| read_all(&mut failures, &mut reported)) {
         Ok(0) => None,
         Ok(_) => {
-            let [step, errno @ ..] = told;
+            let [step, errno @ ..] = reported;
             let error = io::Error::from_raw_os_error(i32::from_le_bytes(errno));
             Some((Step::from_number(step), error))
         }
         Err(error) => Some((Step::Fork, error)),
     };
     match (failure, host_pid) {
-        (None, Ok(host_pid)) => Ok(Executed { pid, host_pid }),
+        (None, Ok(on_host)) => Ok(ChildPids {
+            in_cell: pid,
+            on_host,
+        }),
         (Some(failure), _) => {
-            wait_for(pid);
+            reap(pid);
             Err(failure)
         }
         (None, Err(error)) => {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            wait_for(pid);
+            reap(pid);
             Err((Step::Fork, error))
         }
     }
 }
 
-impl Prepared {
+impl ExecStrings {
     fn new(program: &Program) -> io::Result<Self> {
         let all = |texts: &[String]| -> io::Result<Vec<CString>> {
             let text = |text: &String| Ok(CString::new(text.as_str())?);
@@ -106,27 +113,27 @@ impl Prepared {
     }
 }
 
-/// In the fork. Returns only what went wrong.
-fn become_program(
+/// Runs in the child. Returns only a failure.
+fn exec_in_child(
     program: &Program,
-    prepared: &Prepared,
-    place: Place,
+    strings: &ExecStrings,
+    fds: ChildFds,
     held: PipeReader,
 ) -> Failure {
-    match enter(program, prepared, place, held) {
+    match prepare_child(program, strings, fds, held) {
         Err(failure) => failure,
-        Ok(()) => (Step::Execute, run(prepared)),
+        Ok(()) => (Step::Execute, exec(strings)),
     }
 }
 
-fn enter(
+fn prepare_child(
     program: &Program,
-    prepared: &Prepared,
-    place: Place,
+    strings: &ExecStrings,
+    fds: ChildFds,
     mut held: PipeReader,
 ) -> Result<(), Failure> {
-    // The trees of version 1 know no birth in another group; nothing is executed before the move.
-    for mut procs in place.procs.into_iter().map(File::from) {
+    // v1 has no CLONE_INTO_CGROUP; nothing is executed before the move.
+    for mut procs in fds.procs.into_iter().map(File::from) {
         procs
             .write_all(b"0")
             .map_err(|error| (Step::Group, error))?;
@@ -136,34 +143,38 @@ fn enter(
         .map_err(|error| (Step::Users, error))?;
     sys::reset_signals().map_err(|error| (Step::Fork, error))?;
     let _ = rustix::process::setsid();
-    take_stdio(place.stdout, place.stderr).map_err(|error| (Step::Input, error))?;
+    redirect_stdio(fds.stdout, fds.stderr).map_err(|error| (Step::Input, error))?;
     if program.own_cgroups {
         unshare(CloneFlags::CLONE_NEWCGROUP).map_err(|errno| (Step::Group, errno.into()))?;
     }
-    modest_descriptors();
-    chdir(&prepared.working_directory).map_err(|errno| (Step::WorkingDirectory, errno.into()))?;
-    take_identity(program)
+    lower_nofile_limit();
+    chdir(&strings.working_directory).map_err(|errno| (Step::WorkingDirectory, errno.into()))?;
+    drop_privileges(program)
 }
 
-fn take_stdio(stdout: File, stderr: File) -> io::Result<()> {
+fn redirect_stdio(stdout: File, stderr: File) -> io::Result<()> {
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::stdio::dup2_stdout(stdout)?;
     rustix::stdio::dup2_stderr(stderr)?;
     Ok(())
 }
 
-/// The daemon may have many files open; programs that use `select` break when theirs are numbered
-/// beyond 1024, and can raise the limit themselves.
-fn modest_descriptors() {
-    const USUAL: u64 = 1024;
+/// Lowers the soft limit of file descriptors that the daemon has raised: programs that use
+/// `select` break beyond 1024. The hard limit stays, so a program can raise it again.
+fn lower_nofile_limit() {
+    const DEFAULT_NOFILE: u64 = 1024;
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current > USUAL) {
-        let current = Some(limit.maximum.map_or(USUAL, |most| most.min(USUAL)));
+    if limit.current.is_none_or(|current| current > DEFAULT_NOFILE) {
+        let current = Some(
+            limit
+                .maximum
+                .map_or(DEFAULT_NOFILE, |max| max.min(DEFAULT_NOFILE)),
+        );
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }
 
-fn take_identity(program: &Program) -> Result<(), Failure> {
+fn drop_privileges(program: &Program) -> Result<(), Failure> {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
     let mut changed = Ok(());
@@ -188,25 +199,26 @@ fn take_identity(program: &Program) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(prepared: &Prepared) -> io::Error {
-    let mut forbidden = None;
-    for path in &prepared.paths {
-        let Err(errno) = execve(path, &prepared.words, &prepared.environment);
+/// Executes the first candidate path that exists. Returns only on failure.
+fn exec(strings: &ExecStrings) -> io::Error {
+    let mut denied = None;
+    for path in &strings.paths {
+        let Err(errno) = execve(path, &strings.words, &strings.environment);
         match errno {
             nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR => {}
-            // As a shell does: there may be another further on in the path.
-            nix::errno::Errno::EACCES => forbidden = Some(errno),
+            // As a shell does: a later directory of PATH may have another.
+            nix::errno::Errno::EACCES => denied = Some(errno),
             _ => return errno.into(),
         }
     }
-    forbidden.unwrap_or(nix::errno::Errno::ENOENT).into()
+    denied.unwrap_or(nix::errno::Errno::ENOENT).into()
 }
 
-fn tell(mut report: PipeWriter, step: Step, error: &io::Error) {
+fn report_failure(mut report: PipeWriter, step: Step, error: &io::Error) {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
-    let mut told = vec![step.number()];
-    told.extend_from_slice(&errno.to_le_bytes());
-    let _ = report.write_all(&told);
+    let mut message = vec![step.number()];
+    message.extend_from_slice(&errno.to_le_bytes());
+    let _ = report.write_all(&message);
 }
 
 fn read_all(from: &mut PipeReader, into: &mut [u8]) -> io::Result<usize> {
@@ -220,12 +232,12 @@ fn read_all(from: &mut PipeReader, into: &mut [u8]) -> io::Result<usize> {
     Ok(got)
 }
 
-fn wait_for(pid: Pid) {
+fn reap(pid: Pid) {
     let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
 }
 
-/// What the host calls a process of this cell: the host's own `/proc` tells it of a handle.
-fn host_pid(host: &Host, pidfd: &OwnedFd) -> io::Result<i32> {
+/// Reads the host PID of a pidfd from the host's `/proc`.
+fn host_pid(host: &HostFds, pidfd: &OwnedFd) -> io::Result<i32> {
     let path = format!("self/fdinfo/{}", pidfd.as_raw_fd());
     let info = openat(
         &host.proc,
@@ -240,6 +252,7 @@ fn host_pid(host: &Host, pidfd: &OwnedFd) -> io::Result<i32> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// Writes the UID and GID maps of a child's user namespace.
 fn map_users(pid: Pid, users: UserRange) -> io::Result<()> {
     let pid = pid.as_raw_nonzero();
     let map = format!("0 {} {}", users.first, users.count);

@@ -1,6 +1,8 @@
-//! Who may do what to an executable now. It is not started while it is being stopped: what has
-//! just begun would be killed along with what is to end. Nor is it stopped while it is being
-//! started: a program that is killed before it has taken over cannot say whether it could have.
+//! Permits to start and stop an executable.
+//!
+//! An executable is not started while it is being stopped: the new run would be killed with the old
+//! one. Nor is it stopped while it is being started: a child killed before its exec could not report
+//! whether the exec would have succeeded.
 
 use std::sync::Arc;
 
@@ -10,28 +12,29 @@ use super::cell::{Cell, State};
 use crate::name::ExecutableName;
 use crate::record::Run;
 
-/// The right to start an executable. Until it is dropped nobody stops that executable, and nobody
-/// else makes, starts or frees anything in the cell.
-pub(super) struct StartTurn {
+/// The permit to start an executable. Until it is dropped that executable is not stopped, and no
+/// other call allocates, starts or frees anything in the cell.
+pub(super) struct StartPermit {
     cell: Arc<Cell>,
     _order: OwnedMutexGuard<()>,
 }
 
-/// The right to stop an executable, along with others who do. Until it is dropped nobody starts it.
-pub(super) struct StopTurn {
+/// The permit to stop an executable, shared with other stops. Until it is dropped the executable is
+/// not started.
+pub(super) struct StopPermit {
     cell: Arc<Cell>,
     executable: ExecutableName,
 }
 
-impl StartTurn {
-    /// `None` if the executable is running, and perhaps being stopped.
-    pub(super) async fn take(cell: &Arc<Cell>, executable: &ExecutableName) -> Option<Self> {
+impl StartPermit {
+    /// Waits for the permit; `None` if the executable is running.
+    pub(super) async fn acquire(cell: &Arc<Cell>, executable: &ExecutableName) -> Option<Self> {
         let free = |state: &State| !state.stopping.contains_key(executable);
         loop {
             let may = |state: &mut State| {
                 (free(state) || state.running(executable).is_some()).then_some(())
             };
-            cell.when(may).await;
+            cell.wait_for(may).await;
             let order = Arc::clone(&cell.order).lock_owned().await;
             let mut state = cell.state();
             if free(&state) {
@@ -49,16 +52,16 @@ impl StartTurn {
     }
 }
 
-impl StopTurn {
-    pub(super) async fn take(cell: &Arc<Cell>, executable: &ExecutableName) -> Self {
-        let take = |state: &mut State| {
+impl StopPermit {
+    pub(super) async fn acquire(cell: &Arc<Cell>, executable: &ExecutableName) -> Self {
+        let register = |state: &mut State| {
             if state.starting.as_ref() == Some(executable) {
                 return None;
             }
             *state.stopping.entry(executable.clone()).or_default() += 1;
             Some(())
         };
-        cell.when(take).await;
+        cell.wait_for(register).await;
         Self {
             cell: Arc::clone(cell),
             executable: executable.clone(),
@@ -66,14 +69,14 @@ impl StopTurn {
     }
 }
 
-impl Drop for StartTurn {
+impl Drop for StartPermit {
     fn drop(&mut self) {
         self.cell.state().starting = None;
         self.cell.changed.notify_waiters();
     }
 }
 
-impl Drop for StopTurn {
+impl Drop for StopPermit {
     fn drop(&mut self) {
         let mut state = self.cell.state();
         if let Some(others) = state.stopping.get_mut(&self.executable) {
@@ -88,7 +91,7 @@ impl Drop for StopTurn {
 }
 
 impl State {
-    /// The run of an executable that has not ended.
+    /// The current run of an executable, unless it has ended.
     pub(super) fn running(&self, executable: &ExecutableName) -> Option<Run> {
         let record = self.executables.get(executable)?;
         Some(record.run).filter(Run::is_running)

@@ -1,4 +1,4 @@
-//! The loop of a shim: one thread that waits for callers, output and ends.
+//! The event loop of a shim: one thread that waits for connections, output and exits.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,24 +12,26 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::WaitOptions;
 
-use super::executable::{Born, Live, MemoryKills, said};
-use super::execute::{self, Place};
-use super::output::{self, Pipe};
+use super::oom_kills::OomKills;
+use super::output_pipe::{self, OutputPipe};
 use super::protocol::{Reply, Request, StartRequest};
-use super::{Birth, Host, control};
+use super::spawn::{self, ChildFds};
+use super::supervised::{Spawned, Supervised};
+use super::{HostFds, ShimSpec, control};
+use crate::error_chain::chain;
 use crate::frame;
 use crate::name::ExecutableName;
 use crate::record::{self, ExecutableRecord, Run};
 use crate::spec::Namespace;
 
-/// Touched only as far as there is output.
+/// Pages of it are touched only as far as there is output.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// How soon a record that could not be written, such as on a full disk, is tried again.
-const AGAIN: Timespec = Timespec {
+/// Delay before a record that could not be written, such as on a full disk, is written again.
+const SAVE_RETRY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// Passed on to what runs in the cell.
+/// Signals that are forwarded to the executables of the cell.
 const FORWARDED: [Signal; 6] = [
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -39,15 +41,17 @@ const FORWARDED: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-pub(super) struct Shim<'a> {
-    pub(super) birth: &'a Birth,
+type Executables = BTreeMap<ExecutableName, Supervised>;
+
+pub(super) struct EventLoop<'a> {
+    pub(super) spec: &'a ShimSpec,
     pub(super) control: UnixListener,
     pub(super) records: PathBuf,
     pub(super) logs: PathBuf,
-    pub(super) host: &'a Host,
+    pub(super) host: &'a HostFds,
 }
 
-impl Shim<'_> {
+impl EventLoop<'_> {
     pub(super) fn run(self) -> io::Result<()> {
         let mut mask = SigSet::from_iter(FORWARDED);
         mask.add(Signal::SIGCHLD);
@@ -55,51 +59,47 @@ impl Shim<'_> {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let signals = SignalFd::with_flags(&mask, flags)?;
         self.control.set_nonblocking(true)?;
-        let mut executables: BTreeMap<ExecutableName, Live> = BTreeMap::new();
+        let mut executables = Executables::new();
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let ready = self.wait(&signals, &executables)?;
             for (name, pipe) in ready.pipes {
-                if let Some(live) = executables.get_mut(&name) {
-                    live.pump(pipe, &mut buffer);
+                if let Some(executable) = executables.get_mut(&name) {
+                    executable.read_pipe(pipe, &mut buffer);
                 }
             }
-            for live in executables.values_mut() {
-                live.tidy();
+            for executable in executables.values_mut() {
+                executable.flush();
             }
-            // After the output that was there: what an executable wrote last comes before its end.
+            // After the output: the last line of an executable comes before its exit.
             if ready.signals {
-                forward(&signals, &executables);
+                forward_signals(&signals, &executables);
                 reap(&mut executables, &mut buffer);
             }
-            for live in executables.values_mut().filter(|live| live.unsaved) {
-                live.save(&self.records, &self.birth.cell);
+            for executable in executables.values_mut().filter(|one| one.unsaved) {
+                executable.save(&self.records, &self.spec.cell);
             }
-            executables.retain(|_, live| !live.is_over());
+            executables.retain(|_, executable| !executable.is_finished());
             if ready.control {
                 self.serve(&mut executables, &mut buffer);
             }
         }
     }
 
-    fn wait(
-        &self,
-        signals: &SignalFd,
-        executables: &BTreeMap<ExecutableName, Live>,
-    ) -> io::Result<Ready> {
+    fn wait(&self, signals: &SignalFd, executables: &Executables) -> io::Result<Ready> {
         let mut fds = vec![
             PollFd::new(&self.control, PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
         ];
         let mut pipes = Vec::new();
-        for (name, live) in executables {
-            for (index, pipe) in live.pipes.iter().enumerate() {
+        for (name, executable) in executables {
+            for (index, pipe) in executable.pipes.iter().enumerate() {
                 fds.push(PollFd::new(pipe.file(), PollFlags::IN));
                 pipes.push((name, index));
             }
         }
-        let unsaved = executables.values().any(|live| live.unsaved);
-        match poll(&mut fds, unsaved.then_some(&AGAIN)) {
+        let unsaved = executables.values().any(|executable| executable.unsaved);
+        match poll(&mut fds, unsaved.then_some(&SAVE_RETRY)) {
             Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
             polled => polled?,
         };
@@ -116,17 +116,17 @@ impl Shim<'_> {
         })
     }
 
-    /// One caller at a time: there is one daemon, and it waits for its answer.
-    fn serve(&self, executables: &mut BTreeMap<ExecutableName, Live>, buffer: &mut [u8]) {
-        let outside_has_no_pid = !self.birth.share.contains(&Namespace::Pid);
-        // A caller that goes away or talks nonsense harms nobody.
+    /// Serves one connection at a time: there is one daemon, and it waits for the reply.
+    fn serve(&self, executables: &mut Executables, buffer: &mut [u8]) {
+        let outside_has_no_pid = !self.spec.share.contains(&Namespace::Pid);
+        // A peer that hangs up or sends an invalid frame is dropped.
         let Ok(Some(stream)) = control::accept(&self.control, outside_has_no_pid) else {
             return;
         };
         let Ok(Some((Request::Start(request), fds))) = frame::receive(&stream) else {
             return;
         };
-        // What it is to be called may have ended a moment ago.
+        // The earlier run of that name may have exited a moment ago.
         reap(executables, buffer);
         let reply = match self.start(*request, fds, executables) {
             Ok(record) => Reply::Started(Box::new(record)),
@@ -139,78 +139,78 @@ impl Shim<'_> {
         &self,
         request: StartRequest,
         fds: Vec<OwnedFd>,
-        executables: &mut BTreeMap<ExecutableName, Live>,
+        executables: &mut Executables,
     ) -> Result<ExecutableRecord, Reply> {
         let name = request.name.clone();
         let before = executables.get_mut(&name);
-        if before.as_ref().is_some_and(|live| live.pid.is_some()) {
+        if before.as_ref().is_some_and(|before| before.pid.is_some()) {
             return Err(Reply::Running);
         }
         let limits = LogLimits {
             file_bytes: request.log_file_bytes,
             total_bytes: request.log_total_bytes,
         };
-        // What an earlier run has left open is read on, into the same log.
+        // Pipes that an earlier run has left open are read on, into the same log.
         let mut opened = None;
         let log = match before {
-            Some(live) => &mut live.log,
+            Some(before) => &mut before.log,
             None => opened.insert(self.open_log(&name, limits)?),
         };
         log.set_limits(limits);
-        let started = begin_after(log.last_time());
-        let (born, memory) = match self.execute(&request, fds) {
-            Ok(born) => born,
+        let started = start_time_after(log.last_time());
+        let spawned = match self.spawn(&request, fds) {
+            Ok(spawned) => spawned,
             Err(reply) => {
                 if let Some(log) = opened {
-                    self.forget_log(&name, log);
+                    self.remove_unused_log(&name, log);
                 }
                 return Err(reply);
             }
         };
         let run = Run {
-            pid: born.executed.host_pid,
+            pid: spawned.pids.on_host,
             uid: request.program.uid,
             gid: request.program.gid,
             started,
             end: None,
         };
-        let live = match (executables.remove(&name), opened) {
-            (Some(mut live), _) => {
-                live.record = live.record.again(request.spec, run);
-                live
+        let executable = match (executables.remove(&name), opened) {
+            (Some(mut before), _) => {
+                before.record = before.record.again(request.spec, run);
+                before
             }
-            (None, Some(log)) => Live::new(self.record(&request, run), log),
-            (None, None) => return Err(Reply::failed("its log is gone")),
+            (None, Some(log)) => Supervised::new(self.next_record(&request, run), log),
+            (None, None) => return Err(Reply::failed("its log is closed")),
         };
-        let live = executables.entry(name).or_insert(live);
-        live.begin(born, memory);
-        live.save(&self.records, &self.birth.cell);
-        Ok(live.record.clone())
+        let executable = executables.entry(name).or_insert(executable);
+        executable.begin(spawned);
+        executable.save(&self.records, &self.spec.cell);
+        Ok(executable.record.clone())
     }
 
     fn open_log(&self, name: &ExecutableName, limits: LogLimits) -> Result<LogWriter, Reply> {
-        let log = LogWriter::open(&self.logs, &name.key(&self.birth.cell), limits);
-        log.map_err(|error| Reply::failed(&said(&error)))
+        let log = LogWriter::open(&self.logs, &name.key(&self.spec.cell), limits);
+        log.map_err(|error| Reply::failed(&chain(&error)))
     }
 
-    /// What never ran has no output to keep, and no record by which its log would be found.
-    fn forget_log(&self, name: &ExecutableName, log: LogWriter) {
+    /// Removes the log of an executable that never ran: no record would lead to it.
+    fn remove_unused_log(&self, name: &ExecutableName, log: LogWriter) {
         drop(log);
-        let key = name.key(&self.birth.cell);
+        let key = name.key(&self.spec.cell);
         if !self.records.join(format!("{key}.json")).exists() {
-            // One that stays is found by the next daemon.
+            // On failure the next daemon removes it.
             let _ = std::fs::remove_dir_all(self.logs.join(key));
         }
     }
 
-    /// The record of a new run, which knows of those before.
-    fn record(&self, request: &StartRequest, run: Run) -> ExecutableRecord {
-        let file = format!("{}.json", request.name.key(&self.birth.cell));
+    /// The record of a new run, with the earlier runs that are on disk.
+    fn next_record(&self, request: &StartRequest, run: Run) -> ExecutableRecord {
+        let file = format!("{}.json", request.name.key(&self.spec.cell));
         let spec = request.spec.clone();
         match record::read::<ExecutableRecord>(&self.records.join(file)) {
             Ok(earlier) => earlier.again(spec, run),
             Err(_) => ExecutableRecord {
-                cell: self.birth.cell.clone(),
+                cell: self.spec.cell.clone(),
                 name: request.name.clone(),
                 spec,
                 runs: 1,
@@ -220,48 +220,47 @@ impl Shim<'_> {
         }
     }
 
-    fn execute(
-        &self,
-        request: &StartRequest,
-        fds: Vec<OwnedFd>,
-    ) -> Result<(Born, Option<MemoryKills>), Reply> {
+    fn spawn(&self, request: &StartRequest, fds: Vec<OwnedFd>) -> Result<Spawned, Reply> {
         let mut fds = fds.into_iter();
         let unified = if request.unified { fds.next() } else { None };
         let procs = fds.by_ref().take(request.procs).collect();
-        let memory = if request.counts_memory_kills {
-            fds.next().and_then(MemoryKills::begin)
+        let oom_kills = if request.counts_memory_kills {
+            fds.next().and_then(OomKills::begin)
         } else {
             None
         };
-        let no_pipe = |error: io::Error| Reply::failed(&format!("cannot make a pipe: {error}"));
-        let (stdout, its_stdout) = output::pipe().map_err(no_pipe)?;
-        let (stderr, its_stderr) = output::pipe().map_err(no_pipe)?;
-        let place = Place {
+        let no_pipe = |error: io::Error| Reply::failed(&format!("cannot create a pipe: {error}"));
+        let (stdout, child_stdout) = output_pipe::pipe().map_err(no_pipe)?;
+        let (stderr, child_stderr) = output_pipe::pipe().map_err(no_pipe)?;
+        let child_fds = ChildFds {
             unified,
             procs,
-            stdout: its_stdout,
-            stderr: its_stderr,
+            stdout: child_stdout,
+            stderr: child_stderr,
         };
-        let executed = execute::execute(&request.program, place, self.host);
-        let executed = executed.map_err(|(step, error)| Reply::NotStarted {
+        let spawned = spawn::spawn(&request.program, child_fds, self.host);
+        let pids = spawned.map_err(|(step, error)| Reply::NotStarted {
             step,
             errno: error.raw_os_error().unwrap_or(libc::EIO),
         })?;
-        let pipes = [
-            Pipe::new(stdout, Stream::Stdout),
-            Pipe::new(stderr, Stream::Stderr),
-        ];
-        Ok((Born { executed, pipes }, memory))
+        Ok(Spawned {
+            pids,
+            pipes: [
+                OutputPipe::new(stdout, Stream::Stdout),
+                OutputPipe::new(stderr, Stream::Stderr),
+            ],
+            oom_kills,
+        })
     }
 }
 
-/// Times tell one run of an executable from another, so no two share one.
-fn begin_after(last: Option<Timestamp>) -> i64 {
+/// Start times identify runs and divide their output, so each is later than the last line.
+fn start_time_after(last: Option<Timestamp>) -> i64 {
     let now = Timestamp::now().as_nanos();
     last.map_or(now, |last| now.max(last.as_nanos().saturating_add(1)))
 }
 
-/// What a wait found.
+/// The file descriptors that a wait found readable.
 #[derive(Default)]
 struct Ready {
     control: bool,
@@ -269,7 +268,7 @@ struct Ready {
     pipes: Vec<(ExecutableName, usize)>,
 }
 
-fn forward(signals: &SignalFd, executables: &BTreeMap<ExecutableName, Live>) {
+fn forward_signals(signals: &SignalFd, executables: &Executables) {
     while let Ok(Some(info)) = signals.read_signal() {
         let forwarded = FORWARDED.into_iter().find(|signal| {
             u32::try_from(*signal as i32).is_ok_and(|number| number == info.ssi_signo)
@@ -279,18 +278,18 @@ fn forward(signals: &SignalFd, executables: &BTreeMap<ExecutableName, Live>) {
         else {
             continue;
         };
-        for pid in executables.values().filter_map(|live| live.pid) {
+        for pid in executables.values().filter_map(|executable| executable.pid) {
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 }
 
-/// Takes leave of everything that has ended, those that lost their parent included.
-fn reap(executables: &mut BTreeMap<ExecutableName, Live>, buffer: &mut [u8]) {
+/// Reaps every zombie, orphans included.
+fn reap(executables: &mut Executables, buffer: &mut [u8]) {
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         let mut all = executables.values_mut();
-        if let Some(live) = all.find(|live| live.pid == Some(pid)) {
-            live.ended(status, buffer);
+        if let Some(executable) = all.find(|executable| executable.pid == Some(pid)) {
+            executable.reaped(status, buffer);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The mounts that all cells begin with, made once: each cell's mount namespace is a copy.
+//! The mounts that all cells start with, prepared once: each cell's mount namespace is a copy.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -15,23 +15,23 @@ use rustix::mount::{
     fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_change, move_mount,
 };
 
-use super::Hidden;
-use crate::shim::Host;
-use crate::sys::{self, Mounts};
+use super::HiddenState;
+use crate::shim::HostFds;
+use crate::sys::{self, MountRestriction};
 
-/// Which step went wrong, and how.
+/// The operation that failed, and its error.
 type Failure = (String, io::Error);
 
-pub(super) struct Rooms {
-    host: Host,
+pub(super) struct CellMounts {
+    host: HostFds,
     prepared: bool,
 }
 
-impl Rooms {
-    /// Remembers what is the host's before anything is changed.
+impl CellMounts {
+    /// Opens the host's mount namespace and `/proc` before anything is changed.
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
-            host: Host {
+            host: HostFds {
                 mounts: File::open("/proc/self/ns/mnt")?,
                 proc: File::open("/proc")?,
             },
@@ -39,26 +39,26 @@ impl Rooms {
         })
     }
 
-    pub(super) fn host(&self) -> &Host {
+    pub(super) fn host(&self) -> &HostFds {
         &self.host
     }
 
-    pub(super) fn prepare(&mut self, hidden: &Hidden) -> Result<(), Failure> {
+    /// Enters a mount namespace with the state hidden, a minimal `/dev` and `/sys` read-only.
+    pub(super) fn prepare(&mut self, hidden: &HiddenState) -> Result<(), Failure> {
         if self.prepared {
             return Ok(());
         }
         unshare(CloneFlags::CLONE_NEWNS)
-            .map_err(|error| ("have mounts of its own".to_owned(), error.into()))?;
-        // What the host mounts or unmounts later is seen here; nothing goes the other way.
+            .map_err(|error| ("create a mount namespace".to_owned(), error.into()))?;
+        // Slave propagation: later mounts of the host appear here, none go the other way.
         let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-        mount_change("/", slave).map_err(failure("separate mounts", Path::new("/")))?;
-        // From here on the state cannot be reached by its path. Before /dev is replaced, below which
-        // it may be.
-        mount_bind(&hidden.cover, &hidden.state).map_err(failure("cover", &hidden.state))?;
-        read_only(&hidden.state).map_err(|error| ("cover the state".to_owned(), error))?;
-        small_dev().map_err(|errno| failure("fill", Path::new("/dev"))(errno))?;
-        // All cells have the same one: none may take from the others what is in it. The devices
-        // themselves are written to as before.
+        mount_change("/", slave)
+            .map_err(failure("change the mount propagation of", Path::new("/")))?;
+        // Before /dev is replaced, below which the state directory may be.
+        mount_bind(&hidden.cover, &hidden.state).map_err(failure("hide", &hidden.state))?;
+        read_only(&hidden.state).map_err(|error| ("hide the state directory".to_owned(), error))?;
+        mount_minimal_dev().map_err(|errno| failure("populate", Path::new("/dev"))(errno))?;
+        // All cells share it: none may remove a device node. The devices stay writable.
         let dev = Path::new("/dev");
         read_only(dev).map_err(|error| ("make /dev read-only".to_owned(), error))?;
         let sys = Path::new("/sys");
@@ -68,21 +68,20 @@ impl Rooms {
     }
 }
 
-fn failure(what: &str, path: &Path) -> impl FnOnce(Errno) -> Failure + use<> {
-    let what = format!("{what} {}", path.display());
-    move |errno| (what, errno.into())
+fn failure(operation: &str, path: &Path) -> impl FnOnce(Errno) -> Failure + use<> {
+    let operation = format!("{operation} {}", path.display());
+    move |errno| (operation, errno.into())
 }
 
 fn read_only(path: &Path) -> io::Result<()> {
-    sys::change_mounts(
+    sys::restrict_mounts(
         &CString::new(path.as_os_str().as_bytes())?,
-        Mounts::ReadOnly,
+        MountRestriction::ReadOnly,
     )
 }
 
-/// Only devices that give nobody power over the machine: a cell's root may open every device
-/// that has a name.
-fn small_dev() -> Result<(), Errno> {
+/// Mounts a `/dev` with harmless devices only: root inside a cell may open every device node.
+fn mount_minimal_dev() -> Result<(), Errno> {
     let file_system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&file_system, "mode", "0755")?;
     fsconfig_set_string(&file_system, "size", "64k")?;
@@ -105,7 +104,7 @@ fn small_dev() -> Result<(), Errno> {
             mode,
             makedev(major, minor),
         ) {
-            // A daemon that may not make devices is in a container, whose /dev is small already.
+            // Without permission for mknod the daemon is in a container, whose /dev is minimal.
             Err(Errno::PERM) => return Ok(()),
             made => made?,
         }
@@ -123,8 +122,8 @@ fn small_dev() -> Result<(), Errno> {
     for name in ["pts", "shm"] {
         mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
     }
-    // Devices may have names elsewhere too, such as below the root of a container.
-    sys::change_mounts(c"/", Mounts::WithoutDevices)
+    // Device nodes may exist elsewhere too, such as in a container's root file system.
+    sys::restrict_mounts(c"/", MountRestriction::NoDevices)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     move_mount(
         &dev,

@@ -1,0 +1,143 @@
+//! The event cursor: how far the events of each executable have been published.
+//!
+//! One file for all cells, to which a line is appended after each publish; a restarted daemon reads
+//! it to publish no event twice.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::cell::Published;
+use crate::name::{CellName, ExecutableName};
+use crate::record;
+
+/// Beyond this the file is compacted.
+const MAX_APPENDED_BYTES: usize = 16 << 20;
+
+/// How far the events of one executable have been published.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct CursorEntry {
+    pub(super) cell: CellName,
+    /// Distinguishes a cell from an earlier one of that name.
+    pub(super) allocated: i64,
+    pub(super) executable: ExecutableName,
+    /// The field name is that of the first version.
+    #[serde(rename = "told")]
+    pub(super) published: Published,
+}
+
+#[derive(Debug)]
+pub(super) struct EventCursor {
+    path: PathBuf,
+    /// Opened by the first append.
+    file: Option<File>,
+    /// Bytes appended since the last compaction.
+    appended: usize,
+}
+
+impl EventCursor {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            file: None,
+            appended: 0,
+        }
+    }
+
+    /// Reads all entries, in the order of their appends.
+    pub(super) fn read(path: &Path) -> Vec<CursorEntry> {
+        let text = fs::read(path).unwrap_or_default();
+        // A killed daemon may have left a torn last line.
+        let lines = text.split(|byte| *byte == b'\n');
+        lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect()
+    }
+
+    pub(super) fn append(&mut self, entry: &CursorEntry) -> io::Result<()> {
+        if self.appended > MAX_APPENDED_BYTES {
+            self.compact()?;
+        }
+        let line = line(entry)?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::options().append(true).create(true).open(&self.path)?),
+        };
+        file.write_all(&line)?;
+        self.appended += line.len();
+        Ok(())
+    }
+
+    /// Removes the file; there is no cell left.
+    pub(super) fn clear(&mut self) {
+        self.file = None;
+        self.appended = 0;
+        // Stale entries are ignored by the next daemon.
+        let _ = fs::remove_file(&self.path);
+    }
+
+    /// Replaces all entries.
+    pub(super) fn replace(&mut self, entries: &[CursorEntry]) -> io::Result<()> {
+        let mut text = Vec::new();
+        for entry in entries {
+            text.extend(line(entry)?);
+        }
+        self.file = None;
+        self.appended = 0;
+        record::replace(&self.path, &text)
+    }
+
+    /// Keeps the latest entry of each executable.
+    fn compact(&mut self) -> io::Result<()> {
+        let mut latest = BTreeMap::new();
+        for entry in Self::read(&self.path) {
+            latest.insert((entry.cell.clone(), entry.executable.clone()), entry);
+        }
+        let entries: Vec<CursorEntry> = latest.into_values().collect();
+        self.replace(&entries)
+    }
+}
+
+fn line(entry: &CursorEntry) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(entry).map_err(io::Error::other)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(executable: &str, runs: u64) -> CursorEntry {
+        CursorEntry {
+            cell: "a".parse().unwrap(),
+            allocated: 1,
+            executable: executable.parse().unwrap(),
+            published: Published { runs, ended: true },
+        }
+    }
+
+    #[test]
+    fn entries_are_appended_and_compacted_and_a_torn_line_is_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("told");
+        let mut cursor = EventCursor::new(path.clone());
+        for runs in 1..=3 {
+            cursor.append(&entry("x", runs)).unwrap();
+        }
+        cursor.append(&entry("y", 1)).unwrap();
+        assert_eq!(EventCursor::read(&path).len(), 4);
+        cursor.compact().unwrap();
+        cursor.append(&entry("x", 4)).unwrap();
+        let entries = EventCursor::read(&path);
+        let runs: Vec<u64> = entries.iter().map(|entry| entry.published.runs).collect();
+        assert_eq!(runs, [3, 1, 4]);
+        let mut text = fs::read(&path).unwrap();
+        text.truncate(text.len() - 5);
+        fs::write(&path, text).unwrap();
+        assert_eq!(EventCursor::read(&path).len(), 2);
+    }
+}

@@ -1,0 +1,83 @@
+//! The exit of a shim: everything in its cell has ended with it.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::Inner;
+use super::cell::Cell;
+use super::cgroup_names::is_executable_cgroup;
+use crate::error_chain::chain;
+use crate::name::ExecutableName;
+use crate::record::{self, End, ExecutableRecord, HowEnded};
+use crate::spec::Namespace;
+
+impl Inner {
+    /// Marks the executables of the cell as lost if its shim has exited; returns whether it has.
+    pub(super) fn handle_shim_exit(&self, cell: &Cell) -> bool {
+        {
+            let mut state = cell.state();
+            let exited = state.shim.as_ref().map(|shim| has_exited(&shim.pidfd));
+            // A Free kills the shim itself.
+            if exited != Some(true) || state.is_being_freed() {
+                return false;
+            }
+            state.shim = None;
+        }
+        tracing::warn!(cell = %cell.name(), "the shim of a cell has exited");
+        self.mark_lost(cell);
+        true
+    }
+
+    /// Marks running executables as lost in their records, which have no other writer now.
+    ///
+    /// Kills those that share the host's PID namespace and so survive their shim: nothing reads
+    /// their output or would record their exit.
+    pub(super) fn mark_lost(&self, cell: &Cell) {
+        if let (true, Ok(cgroups)) = (cell.shares(Namespace::Pid), self.cgroups()) {
+            for cgroup in cgroups.children(cell.name().as_str()) {
+                if is_executable_cgroup(&cgroup)
+                    && let Err(error) = cgroups.kill(&cgroup)
+                {
+                    let error = chain(&error);
+                    tracing::warn!(cell = %cell.name(), error, "cannot kill an orphaned executable");
+                }
+            }
+        }
+        let known: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
+        for name in known {
+            // The shim may have written a newer record before it exited.
+            self.read_record(cell, &name);
+            let Some(record) = self.write_lost(cell, &name) else {
+                continue;
+            };
+            self.apply_record(cell, record);
+        }
+    }
+
+    /// Writes that an executable was lost, if it ran.
+    fn write_lost(&self, cell: &Cell, name: &ExecutableName) -> Option<ExecutableRecord> {
+        // Held to the end: a record must not be written when it has just been removed.
+        let state = cell.state();
+        let record = state.executables.get(name);
+        let mut record = (**record.filter(|record| record.run.is_running())?).clone();
+        if state.is_being_freed() {
+            return None;
+        }
+        record.run.end = Some(End {
+            at: mainstay_journal::Timestamp::now().as_nanos(),
+            how: HowEnded::Lost,
+        });
+        let path = self.paths.executable_record(cell.name(), name);
+        if let Err(error) = record::write(&path, &record) {
+            tracing::warn!(cell = %cell.name(), %error, "cannot write the end of an executable");
+        }
+        Some(record)
+    }
+}
+
+fn has_exited(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    let now = rustix::event::Timespec::default();
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}
