@@ -16,11 +16,11 @@ pub mod zygote;
 
 pub use engine::{
     Allocated, CellError, CellEvent, CellEvents, CellStatus, Cells, FoundRun, OpenError, Settings,
-    StopHow, Usage,
+    StopOptions, Usage,
 };
 pub use limits::{
     BadLimit, CpuList, CpuMax, CpuShares, Device, IoLimit, IoLimits, IoRates, Limits, MemoryLimits,
 };
 pub use name::{BadCellName, BadExecutableName, CellName, ExecutableName, digest};
-pub use record::{CellRecord, End, ExecutableRecord, HowEnded, Run};
+pub use record::{CellRecord, ExecutableRecord, ExitStatus, Run, RunEnd};
 pub use spec::{BadSpec, CellSpec, ExecutableSpec, Namespace};

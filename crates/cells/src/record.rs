@@ -45,25 +45,27 @@ pub struct Run {
     pub gid: u32,
     /// Not later than its first line of output; later than the last line of the run before.
     pub started: i64,
-    pub end: Option<End>,
+    pub end: Option<RunEnd>,
 }
 
 /// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct RunEnd {
     /// Not earlier than its last line of output.
     pub at: i64,
-    pub how: HowEnded,
+    #[serde(rename = "how")]
+    pub status: ExitStatus,
 }
 
 /// The exit status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HowEnded {
+pub enum ExitStatus {
     Exited(i32),
     Killed {
         signal: i32,
-        out_of_memory: bool,
+        #[serde(rename = "out_of_memory")]
+        oom_killed: bool,
     },
     /// Ended with its shim or with the machine; the exit code is unknown.
     Lost,

@@ -2,7 +2,7 @@
 //! executables in cells.
 
 use mainstay_api::machine::{ServiceHealth, ServiceStateEvent, service_state_event::Action};
-use mainstay_cells::{CellEvent, CellEvents, HowEnded};
+use mainstay_cells::{CellEvent, CellEvents, ExitStatus};
 use mainstay_journal::EventStore;
 use prost::{Message, Name};
 use tracing::error;
@@ -58,7 +58,7 @@ impl CellsToEvents {
 }
 
 impl CellEvents for CellsToEvents {
-    fn tell(&self, event: CellEvent) {
+    fn publish(&self, event: CellEvent) {
         let (cell, executable, action, message) = match event {
             CellEvent::Started {
                 cell,
@@ -71,14 +71,14 @@ impl CellEvents for CellsToEvents {
             CellEvent::Ended {
                 cell,
                 executable,
-                how,
+                status,
                 ..
             } => {
-                let action = match how {
-                    HowEnded::Exited(0) => Action::Finished,
+                let action = match status {
+                    ExitStatus::Exited(0) => Action::Finished,
                     _ => Action::Failed,
                 };
-                (cell, executable, action, describe(how))
+                (cell, executable, action, describe(status))
             }
         };
         let running = action == Action::Running;
@@ -97,14 +97,14 @@ impl CellEvents for CellsToEvents {
 }
 
 /// How an executable ended, in words.
-pub fn describe(how: HowEnded) -> String {
-    match how {
-        HowEnded::Exited(code) => format!("exited with code {code}"),
-        HowEnded::Killed {
+pub fn describe(status: ExitStatus) -> String {
+    match status {
+        ExitStatus::Exited(code) => format!("exited with code {code}"),
+        ExitStatus::Killed {
             signal,
-            out_of_memory: true,
+            oom_killed: true,
         } => format!("killed with signal {signal}: out of memory"),
-        HowEnded::Killed { signal, .. } => format!("killed with signal {signal}"),
-        HowEnded::Lost => "ended with its cell, exit code unknown".to_owned(),
+        ExitStatus::Killed { signal, .. } => format!("killed with signal {signal}"),
+        ExitStatus::Lost => "ended with its cell, exit code unknown".to_owned(),
     }
 }

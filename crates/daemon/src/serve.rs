@@ -398,7 +398,7 @@ fn open_cells(config: &Config, state: &StateDir, events: &EventStore) -> Result<
         zygote: ZygoteCommand::default(),
         logs: config.cells.logs,
         grace: config.cells.stop_grace,
-        users: config.cells.users,
+        uid_range: config.cells.users,
     };
     Ok(Cells::open(settings, CellsToEvents::new(events.clone()))?)
 }

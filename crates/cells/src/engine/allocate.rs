@@ -97,7 +97,7 @@ fn reserve(inner: &Inner, record: &CellRecord) -> Result<Reservation, CellError>
 /// a cgroup without a record would have no owner.
 fn create(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     let name = cell.name();
-    let failed = |source| CellError::Records {
+    let failed = |source| CellError::RecordIo {
         cell: name.clone(),
         source,
     };
@@ -116,7 +116,7 @@ fn create(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
                 .cgroups()?
                 .create(name.as_str(), &cell.record.spec.limits);
             cgroup.map_err(|error| match error {
-                CgroupError::Exists { .. } => CellError::NotOurs {
+                CgroupError::Exists { .. } => CellError::ForeignCgroup {
                     cell: name.clone(),
                     source: error,
                 },

@@ -28,12 +28,12 @@ pub enum CellError {
     #[error("cell {cell} exists already")]
     CellExists { cell: CellName },
     #[error("executable {executable} is running already in cell {cell}; stop it first")]
-    Running {
+    AlreadyRunning {
         cell: CellName,
         executable: ExecutableName,
     },
     #[error("cannot allocate cell {cell}: another program owns its cgroup")]
-    NotOurs { cell: CellName, source: CgroupError },
+    ForeignCgroup { cell: CellName, source: CgroupError },
     #[error(
         "cannot allocate cell {cell}: {} holds an unreadable record; repair or remove it, and \
          restart the node", path.display()
@@ -46,11 +46,11 @@ pub enum CellError {
     #[error("{path}: no such file or directory")]
     ProgramNotFound { path: String },
     #[error("{path}: permission denied")]
-    ProgramForbidden { path: String },
+    ProgramNotPermitted { path: String },
     #[error("cannot enter working directory {path}")]
     WorkingDirectory { path: String, source: io::Error },
     #[error("cannot execute {path}")]
-    NotExecutable { path: String, source: io::Error },
+    ExecFailed { path: String, source: io::Error },
     #[error("cell {cell} has reached its limit of processes")]
     TooManyProcesses { cell: CellName },
     #[error("cannot start executable {executable} in cell {cell}: cannot {step}")]
@@ -78,7 +78,7 @@ pub enum CellError {
     #[error("{process} of cell {cell} survived SIGKILL (uninterruptible sleep)")]
     Unkillable { cell: CellName, process: String },
     #[error("cannot write the records of cell {cell}")]
-    Records { cell: CellName, source: io::Error },
+    RecordIo { cell: CellName, source: io::Error },
     #[error("the work on cell {cell} was interrupted; see the node's log")]
     Interrupted { cell: CellName },
 }

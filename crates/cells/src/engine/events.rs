@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::cell::Published;
 use crate::name::{CellName, ExecutableName};
-use crate::record::{ExecutableRecord, HowEnded, Run};
+use crate::record::{ExecutableRecord, ExitStatus, Run};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellEvent {
@@ -20,13 +20,13 @@ pub enum CellEvent {
         cell: CellName,
         executable: ExecutableName,
         run: Run,
-        how: HowEnded,
+        status: ExitStatus,
     },
 }
 
 /// The receiver of events. May block for a small write.
 pub trait CellEvents: Send + Sync + fmt::Debug + 'static {
-    fn tell(&self, event: CellEvent);
+    fn publish(&self, event: CellEvent);
 }
 
 impl Published {
@@ -67,7 +67,7 @@ pub(super) fn events_since(
                 cell: cell.clone(),
                 executable: executable.clone(),
                 run: *run,
-                how: end.how,
+                status: end.status,
             });
         }
     }

@@ -10,7 +10,7 @@ use super::error::CellError;
 use super::stop::KILL_TIMEOUT;
 use super::{CellEvent, Inner, blocking, lock};
 use crate::name::{CellName, ExecutableName};
-use crate::record::HowEnded;
+use crate::record::ExitStatus;
 use crate::sys;
 
 pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellError> {
@@ -145,17 +145,17 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
             .into_values()
             .collect()
     };
-    let failed = |source| CellError::Records {
+    let failed = |source| CellError::RecordIo {
         cell: name.clone(),
         source,
     };
     for record in executables {
         if record.run.is_running() {
-            inner.events.tell(CellEvent::Ended {
+            inner.events.publish(CellEvent::Ended {
                 cell: name.clone(),
                 executable: record.name.clone(),
                 run: record.run,
-                how: HowEnded::Lost,
+                status: ExitStatus::Lost,
             });
         }
     }

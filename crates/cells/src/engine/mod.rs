@@ -36,7 +36,7 @@ use mainstay_journal::{LogError, LogLimits, LogStore};
 pub use error::CellError;
 pub use events::{CellEvent, CellEvents};
 pub use status::{CellStatus, FoundRun, Usage};
-pub use stop::StopHow;
+pub use stop::StopOptions;
 
 use crate::cgroup::{CgroupError, CgroupMode, Cgroups, Layout};
 use crate::name::{CellName, ExecutableName};
@@ -64,7 +64,7 @@ pub struct Settings {
     /// The default time between the first signal of a Stop and SIGKILL.
     pub grace: Duration,
     /// The first host UID that user namespaces of cells map to, and the number of UIDs.
-    pub users: (u32, u32),
+    pub uid_range: (u32, u32),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -131,8 +131,8 @@ impl Cells {
             grace: Mutex::new(settings.grace),
             logs_limits: Mutex::new(settings.logs),
             users: UserRange {
-                first: settings.users.0,
-                count: settings.users.1,
+                first: settings.uid_range.0,
+                count: settings.uid_range.1,
             },
             cgroups: Cgroups::new(layout, settings.cgroup),
             zygote: Zygote::new(settings.zygote, hidden),
@@ -188,12 +188,12 @@ impl Cells {
         &self,
         cell: CellName,
         executable: Option<ExecutableName>,
-        how: StopHow,
+        options: StopOptions,
     ) -> Result<(), CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
         run_to_completion(name, async move {
-            stop::stop(inner, cell, executable, how).await
+            stop::stop(inner, cell, executable, options).await
         })
         .await
     }

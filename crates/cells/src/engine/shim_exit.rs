@@ -9,7 +9,7 @@ use super::cell::Cell;
 use super::cgroup_names::is_executable_cgroup;
 use crate::error_chain::chain;
 use crate::name::ExecutableName;
-use crate::record::{self, End, ExecutableRecord, HowEnded};
+use crate::record::{self, ExecutableRecord, ExitStatus, RunEnd};
 use crate::spec::Namespace;
 
 impl Inner {
@@ -64,9 +64,9 @@ impl Inner {
         if state.is_being_freed() {
             return None;
         }
-        record.run.end = Some(End {
+        record.run.end = Some(RunEnd {
             at: mainstay_journal::Timestamp::now().as_nanos(),
-            how: HowEnded::Lost,
+            status: ExitStatus::Lost,
         });
         let path = self.paths.executable_record(cell.name(), name);
         if let Err(error) = record::write(&path, &record) {

@@ -34,7 +34,7 @@ pub(super) async fn start(
     spec.check()?;
     let cell = inner.find(&name)?;
     let Some(permit) = StartPermit::acquire(&cell, &executable).await else {
-        return Err(CellError::Running {
+        return Err(CellError::AlreadyRunning {
             cell: name,
             executable,
         });
@@ -171,7 +171,7 @@ impl Starting<'_> {
             return Ok(());
         }
         let name = self.cell.name();
-        let records = |source| CellError::Records {
+        let records = |source| CellError::RecordIo {
             cell: name.clone(),
             source,
         };
@@ -236,7 +236,7 @@ impl Starting<'_> {
     }
 
     fn running(&self) -> CellError {
-        CellError::Running {
+        CellError::AlreadyRunning {
             cell: self.cell.name().clone(),
             executable: self.executable.clone(),
         }
@@ -255,10 +255,10 @@ impl Starting<'_> {
                 return CellError::ProgramNotFound { path: path() };
             }
             (Step::Execute, io::ErrorKind::PermissionDenied) => {
-                return CellError::ProgramForbidden { path: path() };
+                return CellError::ProgramNotPermitted { path: path() };
             }
             (Step::Execute, _) => {
-                return CellError::NotExecutable {
+                return CellError::ExecFailed {
                     path: path(),
                     source,
                 };

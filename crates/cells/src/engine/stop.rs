@@ -19,8 +19,9 @@ use crate::sys;
 /// A killed process exits at once, unless it is in uninterruptible sleep, such as on a dead disk.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How a Stop ends executables.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct StopHow {
+pub struct StopOptions {
     /// The first signal; SIGTERM by default.
     pub signal: Option<Signal>,
     /// The time between the signal and SIGKILL; the node's setting by default.
@@ -31,7 +32,7 @@ pub(super) async fn stop(
     inner: Arc<Inner>,
     name: CellName,
     executable: Option<ExecutableName>,
-    how: StopHow,
+    options: StopOptions,
 ) -> Result<(), CellError> {
     let cell = inner.find(&name)?;
     let executables = match executable {
@@ -47,7 +48,7 @@ pub(super) async fn stop(
     let mut stopping = tokio::task::JoinSet::new();
     for executable in executables {
         let (inner, cell) = (Arc::clone(&inner), Arc::clone(&cell));
-        stopping.spawn(async move { stop_one(&inner, &cell, executable, how).await });
+        stopping.spawn(async move { stop_one(&inner, &cell, executable, options).await });
     }
     let mut done = Ok(());
     while let Some(stopped) = stopping.join_next().await {
@@ -84,7 +85,7 @@ async fn stop_one(
     inner: &Arc<Inner>,
     cell: &Arc<Cell>,
     executable: ExecutableName,
-    how: StopHow,
+    options: StopOptions,
 ) -> Result<(), CellError> {
     let _permit = StopPermit::acquire(cell, &executable).await;
     let cgroup = executable_cgroup(cell.name(), &executable);
@@ -92,8 +93,8 @@ async fn stop_one(
     if running.is_none() && inner.processes_in(cell.name(), &cgroup).await?.is_empty() {
         return Ok(());
     }
-    let signal = how.signal.unwrap_or(Signal::TERM);
-    let grace = how.grace.unwrap_or_else(|| *lock(&inner.grace));
+    let signal = options.signal.unwrap_or(Signal::TERM);
+    let grace = options.grace.unwrap_or_else(|| *lock(&inner.grace));
     let signalled = inner.until_empty(cell.name(), &cgroup, Some(signal));
     if timeout(grace, signalled).await.is_err() {
         inner

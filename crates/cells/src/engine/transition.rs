@@ -35,7 +35,7 @@ impl Inner {
             return;
         }
         for event in events_since(published, record) {
-            self.events.tell(event);
+            self.events.publish(event);
         }
         state.published.insert(record.name.clone(), now);
         if state.is_being_freed() {

@@ -10,7 +10,7 @@ use super::output_pipe::{OutputPipe, PipeRead};
 use super::spawn::ChildPids;
 use crate::error_chain::chain;
 use crate::name::CellName;
-use crate::record::{self, End, ExecutableRecord, HowEnded};
+use crate::record::{self, ExecutableRecord, ExitStatus, RunEnd};
 
 /// How much is read from a pipe after its executable has exited; other writers may keep it open
 /// and write for ever.
@@ -115,19 +115,19 @@ impl Supervised {
         }
         self.flush();
         let oom_killed = self.oom_kills.take().is_some_and(|kills| kills.happened());
-        let how = match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => HowEnded::Exited(code),
-            (None, Some(signal)) => HowEnded::Killed {
+        let status = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => ExitStatus::Exited(code),
+            (None, Some(signal)) => ExitStatus::Killed {
                 signal,
-                out_of_memory: oom_killed && signal == libc::SIGKILL,
+                oom_killed: oom_killed && signal == libc::SIGKILL,
             },
-            (None, None) => HowEnded::Lost,
+            (None, None) => ExitStatus::Lost,
         };
         let now = Timestamp::now();
         let at = self.log.last_time().map_or(now, |last| last.max(now));
-        self.record.run.end = Some(End {
+        self.record.run.end = Some(RunEnd {
             at: at.as_nanos(),
-            how,
+            status,
         });
         self.unsaved = true;
     }

@@ -1,6 +1,6 @@
 //! The lifecycle of cells.
 
-use mainstay_cells::{CellError, CellSpec, HowEnded};
+use mainstay_cells::{CellError, CellSpec, ExitStatus};
 
 use crate::harness::{TestCells, name};
 
@@ -11,7 +11,7 @@ async fn an_executable_runs_in_its_own_namespaces_and_leaves_nothing() {
     let script =
         "sh -c 'echo $$; hostname; ls /proc | grep -c ^[0-9]; cat /proc/self/cgroup; exit 7'";
     let (how, text) = test.run("a", "one", script).await;
-    assert_eq!(how, HowEnded::Exited(7), "{text}");
+    assert_eq!(how, ExitStatus::Exited(7), "{text}");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[1], "a", "{text}");
     test.cells.free(name("a")).await.unwrap();
@@ -43,12 +43,12 @@ async fn unknown_and_existing_names_are_refused() {
     );
     let forbidden = test.start("a", "x", "/etc/passwd").await.unwrap_err();
     assert!(
-        matches!(forbidden, CellError::ProgramForbidden { .. }),
+        matches!(forbidden, CellError::ProgramNotPermitted { .. }),
         "{forbidden}"
     );
     test.start("a", "x", "sleep 1000").await.unwrap();
     let again = test.start("a", "x", "sleep 1000").await.unwrap_err();
-    assert!(matches!(again, CellError::Running { .. }), "{again}");
+    assert!(matches!(again, CellError::AlreadyRunning { .. }), "{again}");
     let unknown = test.stop("a", "y").await.unwrap_err();
     assert!(
         matches!(unknown, CellError::NoSuchExecutable { .. }),

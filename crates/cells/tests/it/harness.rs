@@ -9,7 +9,7 @@ use mainstay_cells::cgroup::{Controller, Layout};
 use mainstay_cells::zygote::ZygoteCommand;
 use mainstay_cells::{
     CellError, CellEvent, CellEvents, CellName, CellSpec, CellStatus, Cells, ExecutableName,
-    ExecutableRecord, ExecutableSpec, FoundRun, HowEnded, Run, Settings, StopHow,
+    ExecutableRecord, ExecutableSpec, ExitStatus, FoundRun, Run, Settings, StopOptions,
 };
 use mainstay_journal::{LogLimits, LogQuery, LogStream};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -33,7 +33,7 @@ pub struct Events {
 }
 
 impl CellEvents for Events {
-    fn tell(&self, event: CellEvent) {
+    fn publish(&self, event: CellEvent) {
         self.published.lock().unwrap().push(event);
         self.more.notify_waiters();
     }
@@ -60,15 +60,15 @@ impl Events {
     }
 
     /// The published exit statuses of an executable.
-    pub fn ends_of(&self, executable: &str) -> Vec<HowEnded> {
+    pub fn ends_of(&self, executable: &str) -> Vec<ExitStatus> {
         let published = self.published().into_iter();
         published
             .filter_map(|event| match event {
                 CellEvent::Ended {
                     executable: of,
-                    how,
+                    status,
                     ..
-                } if of.as_str() == executable => Some(how),
+                } if of.as_str() == executable => Some(status),
                 _ => None,
             })
             .collect()
@@ -135,7 +135,7 @@ impl TestCells {
                 total_bytes: 4 << 30,
             },
             grace: Duration::from_secs(10),
-            users: (500_000, 65_536),
+            uid_range: (500_000, 65_536),
         };
         let events = Events::default();
         let cells = Cells::open(settings.clone(), events.clone()).unwrap();
@@ -223,7 +223,7 @@ impl TestCells {
     pub async fn stop(&self, cell: &str, executable: &str) -> Result<(), CellError> {
         let executable = (!executable.is_empty()).then(|| executable.parse().unwrap());
         self.cells
-            .stop(name(cell), executable, StopHow::default())
+            .stop(name(cell), executable, StopOptions::default())
             .await
     }
 
@@ -252,19 +252,19 @@ impl TestCells {
         });
         started.await.unwrap();
         let (how, text) = self.ended(cell, "script").await;
-        assert_eq!(how, HowEnded::Exited(0), "{script}: {text}");
+        assert_eq!(how, ExitStatus::Exited(0), "{script}: {text}");
         text
     }
 
     /// Runs a command to its exit: its exit status and output.
-    pub async fn run(&self, cell: &str, executable: &str, command: &str) -> (HowEnded, String) {
+    pub async fn run(&self, cell: &str, executable: &str, command: &str) -> (ExitStatus, String) {
         self.start(cell, executable, command).await.unwrap();
         self.ended(cell, executable).await
     }
 
-    pub async fn ended(&self, cell: &str, executable: &str) -> (HowEnded, String) {
+    pub async fn ended(&self, cell: &str, executable: &str) -> (ExitStatus, String) {
         let (run, bytes) = self.output(cell, executable).await;
-        let how = run.end.unwrap().how;
+        let how = run.end.unwrap().status;
         (how, String::from_utf8_lossy(&bytes).into_owned())
     }
 

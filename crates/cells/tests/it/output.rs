@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use mainstay_cells::{CellEvent, HowEnded};
+use mainstay_cells::{CellEvent, ExitStatus};
 use mainstay_journal::{LogLimits, LogQuery, Stream, Timestamp};
 
 use crate::harness::{TestCells, many, soon};
@@ -57,7 +57,7 @@ async fn unread_output_neither_blocks_nor_grows_memory() {
         let script = script.replace("$BYTES", &bytes.to_string());
         test.start_script("a", executable, &script).await;
         let (how, _) = test.ended("a", executable).await;
-        assert_eq!(how, HowEnded::Exited(0));
+        assert_eq!(how, ExitStatus::Exited(0));
         let log = test
             .state()
             .join("cells/logs")
@@ -156,7 +156,7 @@ async fn an_executable_that_closes_its_output_keeps_running() {
     let script = "echo out; echo err >&2; exec >&- 2>&-; for i in 1 2 3; do true; done; exit 4";
     test.start_script("a", "x", script).await;
     let (how, said) = test.ended("a", "x").await;
-    assert_eq!(how, HowEnded::Exited(4));
+    assert_eq!(how, ExitStatus::Exited(4));
     assert_eq!(said.len(), "out\nerr\n".len());
     test.free_all().await;
 }
@@ -242,7 +242,7 @@ async fn output_of_descendants_after_the_exit_is_kept() {
     );
     test.start_script("a", "x", &script).await;
     let (how, said) = test.ended("a", "x").await;
-    assert_eq!((how, said.as_str()), (HowEnded::Exited(0), "first\n"));
+    assert_eq!((how, said.as_str()), (ExitStatus::Exited(0), "first\n"));
     fs::write(&pipe, "on\n").unwrap();
     test.until_said("a", "x", "later on\n").await;
     test.free_all().await;
@@ -260,7 +260,7 @@ async fn each_executable_of_a_cell_has_its_own_log() {
     }
     for number in 0..count {
         let (how, said) = test.ended("a", &format!("x{number}")).await;
-        assert_eq!(how, HowEnded::Exited(0));
+        assert_eq!(how, ExitStatus::Exited(0));
         assert_eq!(said.lines().next(), Some(number.to_string().as_str()));
         assert_eq!(said.lines().count(), 1001 - number);
     }

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use mainstay_cells::{CellError, CellEvent, CellSpec, HowEnded, Limits, Namespace};
+use mainstay_cells::{CellError, CellEvent, CellSpec, ExitStatus, Limits, Namespace};
 use mainstay_journal::{LogQuery, LogStream};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -45,15 +45,15 @@ async fn a_restarted_engine_adopts_everything() {
             "no event is published twice"
         );
         let (how, said) = test.ended("a", "done").await;
-        assert_eq!((how, said.as_str()), (HowEnded::Exited(7), "said\n"));
+        assert_eq!((how, said.as_str()), (ExitStatus::Exited(7), "said\n"));
         // The adopted executables can be operated.
         let twice = test.start("a", "running", "true").await.unwrap_err();
-        assert!(matches!(twice, CellError::Running { .. }), "{twice}");
+        assert!(matches!(twice, CellError::AlreadyRunning { .. }), "{twice}");
         assert_eq!(test.says("a", "hostname").await, "kept\n");
         test.stop("a", "running").await.unwrap();
         let (how, _) = test.ended("a", "running").await;
         assert!(
-            matches!(how, HowEnded::Killed { signal: 15, .. }),
+            matches!(how, ExitStatus::Killed { signal: 15, .. }),
             "{how:?}"
         );
         test.free_all().await;
@@ -84,12 +84,12 @@ async fn an_exit_without_a_daemon_is_published_once_with_its_code() {
     let (how, said) = test.ended("a", "x").await;
     assert_eq!(
         (how, said.as_str()),
-        (HowEnded::Exited(42), "ready\nunseen\n")
+        (ExitStatus::Exited(42), "ready\nunseen\n")
     );
     for _ in 0..3 {
         test.again();
     }
-    assert_eq!(test.events.ends_of("x"), [HowEnded::Exited(42)]);
+    assert_eq!(test.events.ends_of("x"), [ExitStatus::Exited(42)]);
     test.free_all().await;
 }
 
@@ -144,9 +144,9 @@ async fn executables_are_lost_with_their_shim_and_the_cell_stays_usable() {
             let run = test.start(cell, "x", "sleep 1000").await.unwrap();
             kill(test.status(cell).shim_pid.unwrap());
             let (how, _) = test.ended(cell, "x").await;
-            assert_eq!(how, HowEnded::Lost, "{cell}");
+            assert_eq!(how, ExitStatus::Lost, "{cell}");
             until_gone(run.pid).await;
-            assert_eq!(test.ended(cell, "done").await.0, HowEnded::Exited(3));
+            assert_eq!(test.ended(cell, "done").await.0, ExitStatus::Exited(3));
             assert_eq!(test.says(cell, "echo again").await, "again\n");
             test.start(cell, "x", "sleep 1000").await.unwrap();
             assert_eq!(test.record(cell, "x").runs, 2);
@@ -164,11 +164,11 @@ async fn executables_are_lost_with_their_shim_and_the_cell_stays_usable() {
                 until_gone(shim).await;
             })
             .await;
-            assert_eq!(test.ended(cell, "x").await.0, HowEnded::Lost);
+            assert_eq!(test.ended(cell, "x").await.0, ExitStatus::Lost);
             until_gone(run.pid).await;
             assert_eq!(test.says(cell, "echo again").await, "again\n");
         }
-        assert_eq!(test.events.ends_of("x"), [HowEnded::Lost; 4]);
+        assert_eq!(test.events.ends_of("x"), [ExitStatus::Lost; 4]);
         test.free_all().await;
     })
     .await;
@@ -218,7 +218,7 @@ async fn corrupt_records_do_not_affect_other_cells() {
     assert_eq!(names, ["good"]);
     assert!(test.record("good", "x").run.is_running());
     let (how, said) = test.ended("good", "done").await;
-    assert_eq!((how, said.as_str()), (HowEnded::Exited(5), "kept\n"));
+    assert_eq!((how, said.as_str()), (ExitStatus::Exited(5), "kept\n"));
     test.says("good", "true").await;
     assert_eq!(test.events.ends_of("done").len(), 1);
     // Unreadable records are kept.
@@ -237,7 +237,7 @@ async fn an_executable_with_a_corrupt_record_can_be_started() {
     })
     .await;
     let (how, said) = test.run("a", "x", "echo two").await;
-    assert_eq!((how, said.as_str()), (HowEnded::Exited(0), "two\n"));
+    assert_eq!((how, said.as_str()), (ExitStatus::Exited(0), "two\n"));
     test.free_all().await;
 }
 
@@ -260,7 +260,7 @@ async fn a_cell_with_a_corrupt_record_keeps_its_output_until_it_is_repaired() {
     test.without_engine(async |_| fs::write(&record, &good).unwrap())
         .await;
     let (how, said) = test.ended("a", "x").await;
-    assert_eq!((how, said.as_str()), (HowEnded::Exited(0), "precious\n"));
+    assert_eq!((how, said.as_str()), (ExitStatus::Exited(0), "precious\n"));
     test.free_all().await;
 }
 
@@ -331,7 +331,7 @@ async fn a_cell_can_be_freed_after_a_crash_during_free() {
         .await;
         assert_eq!(test.cells.list().len(), 3);
         for cell in ["killed", "groupless"] {
-            assert_eq!(test.ended(cell, "x").await.0, HowEnded::Lost);
+            assert_eq!(test.ended(cell, "x").await.0, ExitStatus::Lost);
         }
         test.says("groupless", "true").await;
         test.free_all().await;
@@ -356,7 +356,10 @@ async fn a_foreign_cgroup_is_left_alone() {
             .cells
             .allocate(name("foreign"), CellSpec::default())
             .await;
-        assert!(matches!(taken, Err(CellError::NotOurs { .. })), "{taken:?}");
+        assert!(
+            matches!(taken, Err(CellError::ForeignCgroup { .. })),
+            "{taken:?}"
+        );
         assert!(foreign.is_dir());
         assert_eq!(test.cells.list().len(), 1);
         fs::remove_dir(&foreign).unwrap();
@@ -397,8 +400,8 @@ async fn many_simultaneous_exits_without_a_daemon_are_all_published() {
     .await;
     for number in 0..count {
         let executable = format!("x{number}");
-        assert_eq!(test.ended("a", &executable).await.0, HowEnded::Exited(9));
-        assert_eq!(test.events.ends_of(&executable), [HowEnded::Exited(9)]);
+        assert_eq!(test.ended("a", &executable).await.0, ExitStatus::Exited(9));
+        assert_eq!(test.events.ends_of(&executable), [ExitStatus::Exited(9)]);
     }
     test.free_all().await;
 }

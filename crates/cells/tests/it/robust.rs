@@ -3,20 +3,20 @@
 use std::time::{Duration, Instant};
 
 use mainstay_cells::{
-    CellError, CellSpec, ExecutableSpec, HowEnded, Limits, MemoryLimits, Namespace, StopHow,
+    CellError, CellSpec, ExecutableSpec, ExitStatus, Limits, MemoryLimits, Namespace, StopOptions,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
 use crate::harness::{TestCells, many, name, on_every_kind, soon, until_gone};
 
-const SOON: StopHow = StopHow {
+const SOON: StopOptions = StopOptions {
     signal: None,
     grace: Some(Duration::from_millis(100)),
 };
-const KILLED: HowEnded = HowEnded::Killed {
+const KILLED: ExitStatus = ExitStatus::Killed {
     signal: libc::SIGKILL,
-    out_of_memory: false,
+    oom_killed: false,
 };
 
 fn limited(limits: Limits) -> CellSpec {
@@ -44,7 +44,7 @@ fn with_memory(max: u64) -> CellSpec {
     })
 }
 
-async fn stop(test: &TestCells, cell: &str, executable: &str, how: StopHow) {
+async fn stop(test: &TestCells, cell: &str, executable: &str, how: StopOptions) {
     let executable = Some(executable.parse().unwrap());
     let stopped = test.cells.stop(name(cell), executable, how);
     soon("the executable to end", stopped).await.unwrap();
@@ -108,7 +108,7 @@ async fn an_oom_kill_is_reported_as_oom_killed() {
             &test,
             "a",
             "killed",
-            StopHow {
+            StopOptions {
                 grace: Some(Duration::ZERO),
                 ..SOON
             },
@@ -117,17 +117,17 @@ async fn an_oom_kill_is_reported_as_oom_killed() {
         test.start_script("a", "greedy", "x=x; while :; do x=$x$x; done")
             .await;
         let (how, _) = test.ended("a", "greedy").await;
-        let out_of_memory = HowEnded::Killed {
+        let oom_killed = ExitStatus::Killed {
             signal: libc::SIGKILL,
-            out_of_memory: true,
+            oom_killed: true,
         };
-        assert_eq!(how, out_of_memory);
+        assert_eq!(how, oom_killed);
         let (how, _) = test.ended("a", "killed").await;
         assert!(
             matches!(
                 how,
-                HowEnded::Killed {
-                    out_of_memory: false,
+                ExitStatus::Killed {
+                    oom_killed: false,
                     ..
                 }
             ),
@@ -167,9 +167,9 @@ async fn an_executable_that_exits_on_the_signal_is_not_killed() {
         test.start_script("a", "x", script).await;
         test.until_said("a", "x", "ready").await;
         let grace = Some(Duration::from_secs(10));
-        stop(&test, "a", "x", StopHow { signal, grace }).await;
+        stop(&test, "a", "x", StopOptions { signal, grace }).await;
         let (how, said) = test.ended("a", "x").await;
-        assert_eq!(how, HowEnded::Exited(code));
+        assert_eq!(how, ExitStatus::Exited(code));
         assert_eq!(said, format!("ready\n{word}\n"));
     }
     test.free_all().await;
@@ -184,7 +184,7 @@ async fn background_processes_are_killed_with_their_executable_or_cell() {
             test.start_script("a", "x", script).await;
             test.until_said("a", "x", "below").await;
             let (end, _) = test.ended("a", "x").await;
-            assert_eq!(end, HowEnded::Exited(7));
+            assert_eq!(end, ExitStatus::Exited(7));
             // Its parent is a session leader that is about to exit.
             for pid in test.processes_in("a") {
                 let own = Pid::from_raw(pid);
@@ -197,7 +197,7 @@ async fn background_processes_are_killed_with_their_executable_or_cell() {
                 test.stop("a", "x").await.unwrap();
                 assert_eq!(test.processes_in("a"), Vec::<i32>::new());
                 // A later stop does not change the exit status.
-                assert_eq!(test.record("a", "x").run.end.unwrap().how, end);
+                assert_eq!(test.record("a", "x").run.end.unwrap().status, end);
             }
         }
         test.free_all().await;
@@ -245,7 +245,7 @@ async fn stop_of_a_cell_stops_all_executables_at_once_but_no_nested_cell() {
         test.until_said("a", executable, "ready").await;
     }
     test.start("a/b", "x", "sleep 1000").await.unwrap();
-    let how = StopHow {
+    let how = StopOptions {
         grace: Some(Duration::from_millis(300)),
         ..SOON
     };
@@ -329,7 +329,7 @@ async fn the_longest_and_unusual_names_work() {
     }
     let executable = "x".repeat(63);
     let (how, said) = test.run(&cell, &executable, "hostname").await;
-    assert_eq!((how, said), (HowEnded::Exited(0), format!("{label}\n")));
+    assert_eq!((how, said), (ExitStatus::Exited(0), format!("{label}\n")));
     for executable in [
         "a.json",
         "b.json.new",
@@ -342,7 +342,7 @@ async fn the_longest_and_unusual_names_work() {
         let (how, said) = test.run(&label, executable, "echo x").await;
         assert_eq!(
             (how, said.as_str()),
-            (HowEnded::Exited(0), "x\n"),
+            (ExitStatus::Exited(0), "x\n"),
             "{executable}"
         );
     }
@@ -426,7 +426,7 @@ async fn waiting_for_a_run_ends_with_its_cell() {
     );
     freed.unwrap();
     assert!(run.end.is_none());
-    assert_eq!(test.events.ends_of("x"), [HowEnded::Lost]);
+    assert_eq!(test.events.ends_of("x"), [ExitStatus::Lost]);
     test.free_all().await;
 }
 
@@ -527,7 +527,7 @@ async fn thousands_of_short_runs_leave_nothing() {
         let run = test.start("a", "x", "/bin/true").await.unwrap();
         let found = test.cells.find_run(run.pid).unwrap();
         let run = soon("its end", test.cells.until_ended(&found)).await;
-        assert_eq!(run.end.unwrap().how, HowEnded::Exited(0));
+        assert_eq!(run.end.unwrap().status, ExitStatus::Exited(0));
     }
     let record = test.record("a", "x");
     assert_eq!(record.runs, runs as u64);

@@ -12,7 +12,7 @@ use mainstay_api::aurae::cells::v0::{
 };
 use mainstay_cells::{
     CellSpec, CellStatus, CpuList, CpuMax, CpuShares, ExecutableSpec, Limits, MemoryLimits,
-    Namespace, StopHow,
+    Namespace, StopOptions,
 };
 use tonic::{Request, Response, Status};
 
@@ -88,7 +88,10 @@ impl CellService for Cells {
             "" => None,
             name => Some(executable_name(name)?),
         };
-        let stopped = self.node.cells.stop(cell, executable, StopHow::default());
+        let stopped = self
+            .node
+            .cells
+            .stop(cell, executable, StopOptions::default());
         stopped.await.map_err(|error| status(&error))?;
         Ok(Response::new(CellServiceStopResponse {}))
     }

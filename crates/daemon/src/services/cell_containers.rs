@@ -1,7 +1,7 @@
 //! Cells and their executables among the containers, in the namespace of the node's own workloads.
 
 use mainstay_api::os::{ContainerInfo, Stat};
-use mainstay_cells::{CellError, CellName, Cells, ExecutableName, StopHow};
+use mainstay_cells::{CellError, CellName, Cells, ExecutableName, StopOptions};
 use tonic::Status;
 
 use super::cell_logs::{NAMESPACE, parse};
@@ -79,7 +79,11 @@ pub(super) async fn restart(engine: &Cells, id: &str) -> Result<(), Status> {
     let engine = engine.clone();
     // Whoever asked may go away; it is not left stopped because of that.
     let work = tokio::spawn(async move {
-        let stopped = engine.stop(cell.clone(), Some(executable.clone()), StopHow::default());
+        let stopped = engine.stop(
+            cell.clone(),
+            Some(executable.clone()),
+            StopOptions::default(),
+        );
         stopped.await?;
         engine.start(cell, executable, spec).await
     });

@@ -3,7 +3,7 @@
 use mainstay_api::runtime::{
     Cell, CellLimits, CellStatus, Executable, ExecutableState, ExecutableStatus, IoLimit, Namespace,
 };
-use mainstay_cells::{CellName, CellSpec, Cells, ExecutableRecord, HowEnded, Limits};
+use mainstay_cells::{CellName, CellSpec, Cells, ExecutableRecord, ExitStatus, Limits};
 use prost_types::Timestamp;
 
 /// All cells, or one, with what is nested in them.
@@ -97,14 +97,13 @@ fn executable(record: &ExecutableRecord) -> ExecutableStatus {
         let name = variable.split('=').next().unwrap_or_default();
         name.to_owned()
     });
-    let (state, exit_code, signal, oom_killed) = match run.end.map(|end| end.how) {
+    let (state, exit_code, signal, oom_killed) = match run.end.map(|end| end.status) {
         None => (ExecutableState::Running, 0, 0, false),
-        Some(HowEnded::Exited(code)) => (ExecutableState::Exited, code, 0, false),
-        Some(HowEnded::Killed {
-            signal,
-            out_of_memory,
-        }) => (ExecutableState::Exited, 128 + signal, signal, out_of_memory),
-        Some(HowEnded::Lost) => (ExecutableState::Lost, 0, 0, false),
+        Some(ExitStatus::Exited(code)) => (ExecutableState::Exited, code, 0, false),
+        Some(ExitStatus::Killed { signal, oom_killed }) => {
+            (ExecutableState::Exited, 128 + signal, signal, oom_killed)
+        }
+        Some(ExitStatus::Lost) => (ExecutableState::Lost, 0, 0, false),
     };
     ExecutableStatus {
         executable: Some(Executable {

@@ -12,7 +12,7 @@ use mainstay_api::runtime::{
 use mainstay_cells::capabilities::CapabilityError;
 use mainstay_cells::{
     CellError, CellName, CellSpec, CpuList, CpuMax, CpuShares, Device, ExecutableName,
-    ExecutableSpec, IoLimits, IoRates, Limits, MemoryLimits, Namespace, StopHow,
+    ExecutableSpec, IoLimits, IoRates, Limits, MemoryLimits, Namespace, StopOptions,
 };
 use rustix::process::Signal;
 use tonic::{Code, Request, Response, Status};
@@ -88,7 +88,7 @@ impl CellService for Cells {
             "" => None,
             name => Some(executable_name(name)?),
         };
-        let how = StopHow {
+        let how = StopOptions {
             signal: signal(request.signal)?,
             grace: request.grace.map(grace).transpose()?,
         };
@@ -254,14 +254,14 @@ pub(super) fn status(error: &CellError) -> Status {
         Error::NoSuchCell { .. }
         | Error::NoSuchExecutable { .. }
         | Error::ProgramNotFound { .. } => Code::NotFound,
-        Error::CellExists { .. } | Error::Running { .. } => Code::AlreadyExists,
-        Error::NotOurs { .. }
+        Error::CellExists { .. } | Error::AlreadyRunning { .. } => Code::AlreadyExists,
+        Error::ForeignCgroup { .. }
         | Error::Unreadable { .. }
         | Error::NotRoot
         | Error::Cgroup(_)
         | Error::WorkingDirectory { .. }
-        | Error::NotExecutable { .. } => Code::FailedPrecondition,
-        Error::ProgramForbidden { .. } => Code::PermissionDenied,
+        | Error::ExecFailed { .. } => Code::FailedPrecondition,
+        Error::ProgramNotPermitted { .. } => Code::PermissionDenied,
         Error::TooManyProcesses { .. } => Code::ResourceExhausted,
         Error::Unkillable { .. } => Code::DeadlineExceeded,
         Error::Interrupted { .. } => Code::Aborted,
@@ -270,7 +270,7 @@ pub(super) fn status(error: &CellError) -> Status {
         | Error::NoShim { .. }
         | Error::ShimUnresponsive { .. }
         | Error::ShimFailed { .. }
-        | Error::Records { .. } => Code::Internal,
+        | Error::RecordIo { .. } => Code::Internal,
     };
     Status::new(code, chain(error))
 }
