@@ -1,4 +1,8 @@
-//! System calls without a safe wrapper in our dependencies. All unsafe code of cells is here.
+//! System calls without a safe wrapper in our dependencies. All unsafe code of cells is here, but
+//! for the calls of the `unsafe fn`s, whose callers state why the contract holds.
+//!
+//! Miri cannot check this module: it supports neither `clone3`, `close_range`, `mount_setattr` nor
+//! ioctls. Pointers that the kernel reads or writes through have exposed provenance.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int};
@@ -24,9 +28,15 @@ pub(crate) enum Forked {
 
 /// Forks with new namespaces, and into a v2 cgroup if one is given.
 ///
-/// The caller must be the only thread of its process: the child has a copy of its memory and
-/// may use it freely, allocation included, only because nobody else can have held a lock.
-pub(crate) fn fork_into(
+/// # Safety
+///
+/// The calling thread must be the only one of its process. The child has a copy of its memory but
+/// no other thread: a lock that another thread held at the fork, such as the allocator's, would
+/// stay locked in the child for ever.
+///
+/// The child must not return to code of its parent that owns resources outside the process, such
+/// as a temporary file: its destructors would run twice. It ends in an exec or in [`exit_now`].
+pub(crate) unsafe fn fork_into(
     clone_flags: c_int,
     cgroup: Option<BorrowedFd<'_>>,
 ) -> Result<Forked, io::Error> {
@@ -34,14 +44,16 @@ pub(crate) fn fork_into(
     // SAFETY: a struct of integers, for which all zeros is the value "nothing asked for".
     let mut args: libc::clone_args = unsafe { mem::zeroed() };
     args.flags = widen(clone_flags | libc::CLONE_PIDFD);
-    args.pidfd = ptr::from_mut(&mut pidfd).addr() as u64;
+    // The kernel writes through it.
+    args.pidfd = ptr::from_mut(&mut pidfd).expose_provenance() as u64;
     args.exit_signal = widen(libc::SIGCHLD);
     if let Some(cgroup) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = widen(cgroup.as_raw_fd());
     }
     // SAFETY: without CLONE_VM the child gets a copy of the whole address space and returns from
-    // here like the parent; `args` and `pidfd` outlive the call, and the size is the struct's.
+    // here like the parent; `args` and `pidfd` outlive the call, and the size is the struct's. The
+    // caller guarantees that the child can go on with its copy.
     let pid = unsafe {
         libc::syscall(
             libc::SYS_clone3,
@@ -73,22 +85,31 @@ pub(crate) fn exit_now(code: c_int) -> ! {
 
 /// Closes all inherited file descriptors but stdin, stdout and stderr: the daemon may have
 /// inherited some itself, and shims would keep them open.
-pub(crate) fn close_inherited() -> io::Result<()> {
+///
+/// # Safety
+///
+/// No value of this process may own a file descriptor above 2: it would later use or close a
+/// descriptor that is not its own (I/O safety).
+pub(crate) unsafe fn close_inherited() -> io::Result<()> {
     const FIRST: u32 = 3;
-    // SAFETY: called before this process has opened anything itself, so that no value in it owns
-    // a descriptor in the range.
+    // SAFETY: the caller guarantees that nothing owns a descriptor in the range.
     let done = unsafe { libc::close_range(FIRST, u32::MAX, 0) };
     check(done)
 }
 
 /// Resets all signals to their default action, and blocks none.
-pub(crate) fn reset_signals() -> io::Result<()> {
+///
+/// # Safety
+///
+/// No code of this process may rely on a signal handler or mask it has installed, such as a
+/// runtime that waits for SIGCHLD; called in a process just forked, before it installs any.
+pub(crate) unsafe fn reset_signals() -> io::Result<()> {
     for signal in 1..=libc::SIGRTMAX() {
         if signal == libc::SIGKILL || signal == libc::SIGSTOP {
             continue;
         }
-        // SAFETY: no handler is installed, only the default taken up again. Numbers that the
-        // C library keeps for itself are refused, which is fine.
+        // SAFETY: no handler is installed, only the default restored, on which nothing relies by
+        // the caller's guarantee. glibc refuses the signals it reserves, which is fine.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
@@ -96,8 +117,13 @@ pub(crate) fn reset_signals() -> io::Result<()> {
 }
 
 /// Ignores SIGCHLD: the kernel reaps the children of this process.
-pub(crate) fn ignore_children() {
-    // SAFETY: no handler is installed.
+///
+/// # Safety
+///
+/// No code of this process may wait for a child: `waitpid` would block until all have exited and
+/// then fail, and a PID it holds may belong to another process.
+pub(crate) unsafe fn ignore_children() {
+    // SAFETY: no handler is installed; nothing waits for children by the caller's guarantee.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 

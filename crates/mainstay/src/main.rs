@@ -20,7 +20,9 @@ fn main() -> ExitCode {
         .nth(1)
         .is_some_and(|word| word == "shim")
     {
-        return match mainstay_cells::zygote::run() {
+        // SAFETY: first in `main`: one thread, nothing opened, no child, no signal handler.
+        #[allow(unsafe_code)]
+        return match unsafe { mainstay_cells::zygote::run() } {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };

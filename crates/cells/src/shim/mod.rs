@@ -97,13 +97,20 @@ impl ShimFds {
     }
 }
 
-/// Runs the shim in a process just forked for it. Returns only when it cannot continue.
-pub(crate) fn run(spec: &ShimSpec, fds: ShimFds, host: &HostFds) -> io::Result<()> {
+/// Runs the shim. Returns only when it cannot continue.
+///
+/// # Safety
+///
+/// The process must have been forked for the shim alone, have one thread, and rely on no signal
+/// handler or mask.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn run(spec: &ShimSpec, fds: ShimFds, host: &HostFds) -> io::Result<()> {
     for mut procs in fds.procs.into_iter().map(File::from) {
         procs.write_all(b"0")?;
     }
     drop(fds.unified);
-    sys::reset_signals()?;
+    // SAFETY: the caller guarantees that nothing relies on a handler or mask.
+    unsafe { sys::reset_signals() }?;
     // The zygote's socket and stderr must not stay open in a shim.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;

@@ -52,7 +52,9 @@ pub(super) fn spawn(
     let (held, release) = io::pipe().map_err(failed(Step::Fork))?;
     let namespaces = program.users.map_or(0, |_| libc::CLONE_NEWUSER);
     let into = fds.unified.as_ref().map(AsFd::as_fd);
-    let forked = sys::fork_into(namespaces, into).map_err(failed(Step::Fork))?;
+    // SAFETY: a shim has one thread, and the child below ends in an exec or in `exit_now`.
+    #[allow(unsafe_code)]
+    let forked = unsafe { sys::fork_into(namespaces, into) }.map_err(failed(Step::Fork))?;
     let Forked::Parent { pid, pidfd } = forked else {
         drop((failures, release));
         let (step, error) = exec_in_child(program, &strings, fds, held);
@@ -141,7 +143,9 @@ fn prepare_child(
     let mut go = [0; 1];
     held.read_exact(&mut go)
         .map_err(|error| (Step::Users, error))?;
-    sys::reset_signals().map_err(|error| (Step::Fork, error))?;
+    // SAFETY: this child relies on no handler or mask: it only prepares its exec.
+    #[allow(unsafe_code)]
+    unsafe { sys::reset_signals() }.map_err(|error| (Step::Fork, error))?;
     let _ = rustix::process::setsid();
     redirect_stdio(fds.stdout, fds.stderr).map_err(|error| (Step::Input, error))?;
     if program.own_cgroups {

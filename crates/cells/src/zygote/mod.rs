@@ -46,13 +46,19 @@ enum ZygoteReply {
 
 /// Runs the zygote until the daemon closes the socket that is this process's standard input.
 ///
-/// The caller must be single-threaded and must not have opened any file descriptor.
-pub fn run() -> io::Result<()> {
-    sys::close_inherited()?;
+/// # Safety
+///
+/// The process must have a single thread, no value that owns a file descriptor above 2, and no
+/// code that waits for children or relies on signal handlers: it is called first in `main`.
+#[allow(unsafe_code)]
+pub unsafe fn run() -> io::Result<()> {
+    // SAFETY: the caller guarantees that nothing owns a file descriptor above 2.
+    unsafe { sys::close_inherited() }?;
     // A session of its own: Ctrl-C in the daemon's terminal is for the daemon.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"mainstay-shims");
-    sys::ignore_children();
+    // SAFETY: neither the caller nor this loop waits for children.
+    unsafe { sys::ignore_children() };
     // Borrowed: each shim replaces its copy of standard input, which closes it there.
     let stdin = io::stdin();
     let daemon = stdin.as_fd();
@@ -84,6 +90,8 @@ fn failed(operation: String, error: &io::Error) -> ZygoteReply {
     }
 }
 
+/// Forks a shim; the child does not return.
+#[allow(unsafe_code)]
 fn fork_shim(
     spec: &ShimSpec,
     fds: Vec<OwnedFd>,
@@ -91,10 +99,13 @@ fn fork_shim(
 ) -> io::Result<(Pid, OwnedFd)> {
     let fds = ShimFds::new(spec, fds).ok_or(io::ErrorKind::InvalidData)?;
     let cgroup = fds.unified.as_ref().map(AsFd::as_fd);
-    match sys::fork_into(spec.clone_flags(), cgroup)? {
+    // SAFETY: the zygote has one thread, and the child below ends in `exit_now`.
+    match unsafe { sys::fork_into(spec.clone_flags(), cgroup) }? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
         Forked::Child => {
-            let ran = shim::run(spec, fds, mounts.host());
+            // SAFETY: forked for this shim, from the only thread of a process without handlers but
+            // the ignored SIGCHLD.
+            let ran = unsafe { shim::run(spec, fds, mounts.host()) };
             sys::exit_now(i32::from(ran.is_err()))
         }
     }
