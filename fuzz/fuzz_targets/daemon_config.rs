@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mainstay_daemon::config::{CertificateName, ConfigFile};
+use mainstay_daemon::config::{CertificateName, Settings};
 use mainstay_daemon::{Config, ConfigError, Overrides};
 use mainstay_fuzz::Scratch;
 
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         config: Some(scratch.write("config.toml", data)),
         ..Overrides::default()
     };
-    match (ConfigFile::parse(text), Config::load(&overrides)) {
+    match (Settings::parse(text), Config::load(&overrides)) {
         (Ok(_), Ok(config)) => {
             check_values(&config);
             assert_eq!(Config::load(&overrides).ok(), Some(config));
@@ -27,34 +27,33 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn check_values(config: &Config) {
+    let settings = &config.settings;
     assert!(
-        config
+        settings
             .pods_listen
-            .is_none_or(|address| address.ip().is_loopback())
+            .is_none_or(|address| address.0.ip().is_loopback())
     );
-    for bytes in [
-        config.logs.file_bytes,
-        config.logs.total_bytes,
-        config.events.max_bytes,
+    for size in [
+        settings.log.file_size,
+        settings.log.total_size,
+        settings.events.max_size,
     ] {
-        assert!(bytes >= 4096);
+        assert!(size.0 >= 4096);
     }
-    assert!(config.limits.connections > 0);
-    assert!(config.limits.connections_per_client > 0);
-    for name in &config.names {
+    for name in &settings.names {
         if let CertificateName::Dns(name) = name {
             let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
             assert!((1..=253).contains(&name.len()) && name.bytes().all(plain));
         }
     }
-    let sockets = &config.containers;
+    let sockets = settings.containers.sockets();
     for socket in [&sockets.containerd, &sockets.cri]
         .into_iter()
         .chain(sockets.namespaces.values())
     {
         assert!(socket.is_absolute() && socket.as_os_str().len() < 108);
     }
-    for serial in &config.revoked {
+    for serial in &settings.identity.revoked {
         let digits = &serial.0;
         let plain = |byte: u8| matches!(byte, b'a'..=b'f' | b'0'..=b'9');
         assert!((1..=40).contains(&digits.len()) && digits.bytes().all(plain));

@@ -2,15 +2,16 @@
 //! per gRPC service. The only place where all engines meet.
 
 mod call;
-mod client_file;
+mod chain;
 pub mod config;
-mod events;
+mod engines;
 mod listener;
 mod log;
 mod node;
-mod renewal;
 mod serve;
+mod service_events;
 mod services;
+mod signals;
 mod state;
 
 pub use config::{Config, ConfigError, Overrides};

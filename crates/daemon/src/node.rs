@@ -1,16 +1,13 @@
-//! What every service shares: the engines of this node and what is known of it.
+//! The value every service shares: the engines of this node and facts about it.
 
 use std::path::PathBuf;
 
-use arc_swap::ArcSwap;
-use mainstay_cells::Cells;
-use mainstay_containers::Containers;
-use mainstay_journal::EventStore;
-use mainstay_journal::LogStore;
 use mainstay_node::Platform;
 use mainstay_node::mounts::SpaceSurvey;
 
-/// What the binary knows of its own making.
+use crate::engines::Engines;
+
+/// Facts about the binary.
 #[derive(Debug, Clone)]
 pub struct Build {
     /// Without a leading `v`.
@@ -30,10 +27,6 @@ pub struct Node {
     pub platform: Platform,
     pub state: PathBuf,
     pub config_file: Option<PathBuf>,
-    pub events: EventStore,
-    pub logs: LogStore,
     pub space: SpaceSurvey,
-    /// Another one after the configuration has changed.
-    pub containers: ArcSwap<Containers>,
-    pub cells: Cells,
+    pub engines: Engines,
 }

@@ -5,16 +5,14 @@
 mod body;
 mod budget;
 mod forwarded;
+mod local;
 mod record;
 mod timeout;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use futures_util::FutureExt;
 use http::{HeaderMap, Request, Response, StatusCode};
-use mainstay_fanout::{Asker, Fanout, Forward, Local};
+use mainstay_fanout::{Asker, Fanout, Forward};
 use mainstay_identity::{Caller, Via, authorize};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -22,11 +20,13 @@ use tonic::body::Body;
 use tonic::service::Routes;
 use tower::Service;
 
-use crate::config::Serial;
+use crate::engines::Engines;
+use crate::engines::identity::Revoked;
 use crate::listener::Ticket;
 use crate::log::Lines;
 
 pub use body::CallBody;
+pub use local::LocalRoutes;
 use record::{CallLog, Record};
 
 /// The only service that is offered to callers nobody has identified.
@@ -73,34 +73,27 @@ pub struct Gate {
     fanout: Arc<Fanout>,
     requests: Lines,
     audit: Lines,
-    revoked: ArcSwap<BTreeSet<Serial>>,
+    revoked: Revoked,
     stop: CancellationToken,
     budget: budget::Budget,
 }
 
 impl Gate {
-    pub fn new(
-        routes: Routes,
-        fanout: Arc<Fanout>,
-        requests: Lines,
-        audit: Lines,
-        revoked: BTreeSet<Serial>,
-        stop: CancellationToken,
-    ) -> Self {
+    pub fn new(routes: Routes, engines: &Engines) -> Self {
         Self {
             routes,
-            fanout,
-            requests,
-            audit,
-            revoked: ArcSwap::from_pointee(revoked),
-            stop,
+            fanout: Arc::clone(&engines.fanout.fanout),
+            requests: engines.journal.daemon_log.lines(),
+            audit: engines.journal.audit_log.lines(),
+            revoked: Arc::clone(&engines.identity.revoked),
+            stop: CancellationToken::new(),
             budget: budget::Budget::default(),
         }
     }
 
-    /// Takes effect on the next call, also on connections that are already open.
-    pub fn set_revoked(&self, revoked: BTreeSet<Serial>) {
-        self.revoked.store(Arc::new(revoked));
+    /// Once cancelled, new calls are refused and open streams end with a status.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
     }
 
     pub async fn handle(
@@ -245,11 +238,6 @@ struct Admitted {
     audited: bool,
     /// Where it goes and for whom, if it goes elsewhere.
     forward: Option<(Forward, Asker)>,
-}
-
-/// Answers on this node what its fan-out is asked about it.
-pub fn local(routes: Routes) -> Local {
-    Arc::new(move |request| answer(routes.clone(), request).boxed())
 }
 
 async fn answer(mut routes: Routes, request: Request<Body>) -> Response<Body> {

@@ -1,4 +1,4 @@
-//! The kinds of values the configuration is made of, each checked as it is read.
+//! The value types of the configuration, each checked as it is read.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,13 +7,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use mainstay_fanout::{Host, Target};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadValue(String);
 
-/// A length of time as people write it: `10s`, `24h`, `7days`.
+/// A duration as operators write it: `10s`, `24h`, `7days`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Span(pub Duration);
@@ -24,7 +24,7 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Self, BadValue> {
         humantime::parse_duration(text).map(Self).map_err(|_| {
             BadValue(format!(
-                "\"{text}\" is not a length of time; write 10s, 5m or 24h"
+                "\"{text}\" is not a duration; write 10s, 5m or 24h"
             ))
         })
     }
@@ -61,15 +61,15 @@ impl FromStr for ByteSize {
         match number.checked_mul(unit) {
             Some(bytes) if bytes >= 4096 => Ok(Self(bytes)),
             Some(_) => Err(BadValue(format!(
-                "\"{text}\" is too small; the least is 4KiB"
+                "\"{text}\" is too small; the minimum is 4KiB"
             ))),
             None => Err(bad()),
         }
     }
 }
 
-/// Where the read-only pods service for original clients listens. It has no identity, so only
-/// a loopback address is accepted.
+/// The address of the read-only pods service for original clients. It authenticates nobody, so
+/// only a loopback address is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct PodsAddress(pub SocketAddr);
@@ -85,7 +85,7 @@ impl FromStr for PodsAddress {
         })?;
         if !address.ip().is_loopback() {
             return Err(BadValue(format!(
-                "{address} is not a loopback address; the pods listener asks nobody who they are, \
+                "{address} is not a loopback address; the pods listener authenticates nobody, \
                  so it only listens on 127.0.0.1 or [::1]"
             )));
         }
@@ -93,7 +93,7 @@ impl FromStr for PodsAddress {
     }
 }
 
-/// A name or address that the node certificate carries.
+/// A DNS name or IP address in the node certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum CertificateName {
@@ -127,7 +127,7 @@ impl FromStr for CertificateName {
     }
 }
 
-/// Another node by a name of our choice: what callers may write in `nodes`.
+/// A name of another node that callers may write in `nodes`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct PeerName(pub String);
@@ -146,7 +146,7 @@ impl FromStr for PeerName {
     }
 }
 
-/// Where another node listens.
+/// The address of another node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct PeerAddress(pub Target);
@@ -157,7 +157,7 @@ impl FromStr for PeerAddress {
     fn from_str(text: &str) -> Result<Self, BadValue> {
         Target::parse(text).map(Self).map_err(|_| {
             BadValue(format!(
-                "\"{text}\" is not where a node listens; write HOST or HOST:PORT"
+                "\"{text}\" is not the address of a node; write HOST or HOST:PORT"
             ))
         })
     }
@@ -172,16 +172,16 @@ impl FromStr for SocketPath {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        // The kernel's own limit, less the zero at the end.
-        const MOST_BYTES: usize = 107;
+        // The kernel's limit without the NUL byte at the end.
+        const MAX_BYTES: usize = 107;
         if !text.starts_with('/') || text.contains('\0') {
             return Err(BadValue(format!(
                 "\"{text}\" is not the path of a socket; write /run/containerd/containerd.sock"
             )));
         }
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return Err(BadValue(format!(
-                "\"{text}\" is too long for a socket; the kernel takes {MOST_BYTES} bytes"
+                "\"{text}\" is too long for a socket; the kernel accepts {MAX_BYTES} bytes"
             )));
         }
         Ok(Self(PathBuf::from(text)))
@@ -207,7 +207,29 @@ impl FromStr for Serial {
     }
 }
 
-/// How much the daemon says. Calls are always logged.
+/// The path of a cgroup of our own below the root of each hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct CgroupName(pub String);
+
+impl FromStr for CgroupName {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let part =
+            |part: &str| !part.is_empty() && part.chars().all(allowed) && !part.starts_with('.');
+        if text.len() <= 200 && text.split('/').all(part) {
+            return Ok(Self(text.to_owned()));
+        }
+        let quoted: String = text.chars().take(80).collect();
+        Err(BadValue(format!(
+            "{quoted:?} is not the path of a cgroup; write mainstay or system/mainstay"
+        )))
+    }
+}
+
+/// The least severe level that is logged. Calls are always logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum LogLevel {
@@ -249,47 +271,82 @@ impl fmt::Display for LogLevel {
     }
 }
 
-macro_rules! read_from_text {
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.iter().find(|(unit, _)| self.0 % unit == 0) {
+            Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for CertificateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dns(name) => f.write_str(name),
+            Self::Ip(ip) => ip.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.port {
+            Some(port) => self.0.address(port).fmt(f),
+            None => self.0.host.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for SocketPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+macro_rules! shown_as_inner {
+    ($($kind:ty),+) => {$(
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { self.0.fmt(f) }
+        }
+    )+};
+}
+shown_as_inner!(PodsAddress, PeerName, Serial, CgroupName);
+
+/// Reads and writes a value as the text that an operator writes.
+macro_rules! as_text {
     ($($kind:ty),+) => {$(
         impl TryFrom<String> for $kind {
             type Error = BadValue;
             fn try_from(text: String) -> Result<Self, BadValue> { text.parse() }
         }
+
+        impl Serialize for $kind {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
     )+};
 }
-read_from_text!(
+as_text!(
     Span,
     ByteSize,
     PodsAddress,
     CertificateName,
     SocketPath,
+    CgroupName,
     Serial,
     LogLevel,
     PeerName,
     PeerAddress
 );
-
-/// The path of a control group below the root of each tree, of our own.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct CgroupName(pub String);
-
-impl TryFrom<String> for CgroupName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let may = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let part = |part: &str| !part.is_empty() && part.chars().all(may) && !part.starts_with('.');
-        if text.len() <= 200 && text.split('/').all(part) {
-            Ok(Self(text))
-        } else {
-            let shown: String = text.chars().take(80).collect();
-            Err(format!(
-                "{shown:?} is not the path of a control group; write mainstay or system/mainstay"
-            ))
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -321,6 +378,7 @@ mod tests {
             let _ = text.parse::<LogLevel>();
             let _ = text.parse::<PeerName>();
             let _ = text.parse::<PeerAddress>();
+            let _ = text.parse::<CgroupName>();
         }
     }
 }

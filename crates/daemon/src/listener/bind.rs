@@ -1,4 +1,4 @@
-//! The sockets of the node, bound by ourselves or handed over by the service manager.
+//! The sockets of the node, bound by the daemon or inherited from the service manager.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ pub enum BindError {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("an inherited socket cannot be used")]
+    #[error("cannot use an inherited socket")]
     Inherited { source: std::io::Error },
 }
 
@@ -35,7 +35,7 @@ fn hint(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// Connections the kernel keeps while we have no time; its own limit may make it fewer.
+/// Connections the kernel queues before they are accepted; its own limit may be lower.
 const BACKLOG: u32 = 4096;
 
 #[derive(Debug)]
@@ -56,13 +56,13 @@ impl Sockets {
             Some(listener) => {
                 use_tcp(listener).map_err(|source| BindError::Inherited { source })?
             }
-            None => tcp(config.listen).await?,
+            None => tcp(config.settings.listen).await?,
         };
-        let pods = match (inherited.pods, config.pods_listen) {
+        let pods = match (inherited.pods, config.settings.pods_listen) {
             (Some(listener), _) => {
                 Some(use_tcp(listener).map_err(|source| BindError::Inherited { source })?)
             }
-            (None, Some(address)) => Some(tcp(address).await?),
+            (None, Some(address)) => Some(tcp(address.0).await?),
             (None, None) => None,
         };
         let unix = match inherited.unix {
@@ -95,8 +95,8 @@ async fn tcp(address: SocketAddr) -> Result<TcpListener, BindError> {
     listen().map_err(|source| BindError::Tcp { address, source })
 }
 
-/// The state lock is held, so a socket file that is there belongs to a daemon that is gone. The
-/// directory is ours alone (0700), so nobody gets in between bind and chmod.
+/// Replaces a stale socket file: the state lock is held, so no daemon serves it. The directory has
+/// mode 0700, so no other user can connect between bind and chmod.
 fn unix(path: &Path) -> std::io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

@@ -8,12 +8,18 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ConnectionLimits;
+/// Limits on connections, in force from the next connection on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    pub connections: usize,
+    pub connections_per_client: usize,
+    pub handshake_timeout: Duration,
+}
 
 /// Whose connection it is: an address until the handshake has told who is behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -221,7 +227,6 @@ impl Drop for CallGuard {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
-    use std::time::Duration;
 
     fn limits(connections: usize, connections_per_client: usize) -> ConnectionLimits {
         ConnectionLimits {

@@ -10,5 +10,5 @@ mod connections;
 mod refusals;
 mod serve;
 
-pub use connections::{CallGuard, Connections, Ticket};
-pub use serve::{Accept, Door, accept};
+pub use connections::{CallGuard, ConnectionLimits, Connections, Ticket};
+pub use serve::Server;

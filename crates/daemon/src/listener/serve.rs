@@ -1,4 +1,4 @@
-//! The life of a connection: admitted, identified, served, closed.
+//! A connection from accept to close: admitted, identified, served.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,63 +20,65 @@ use tracing::{debug, info, warn};
 use super::connections::{Client, Connections, Ticket};
 use super::refusals::Refusals;
 use crate::call::{Connection, Gate};
+use crate::chain::chain;
+use crate::engines::Engines;
 
-/// A peer that does not answer a ping for this long is gone.
+/// A peer is pinged this often and closed when a ping stays unanswered.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Calls one connection may have open at once.
 const CALLS_PER_CONNECTION: u32 = 256;
 /// Request headers carry metadata, not data; a thousand nodes can be named in them.
 const HEADER_BYTES: u32 = 128 << 10;
-/// What one call may have waiting for a client that does not read.
+/// Bytes buffered per call for a client that does not read.
 const SEND_BYTES: usize = 64 << 10;
-/// How long an idle connection that has to go may take to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// What is read and thrown away so that a refused client still gets to see why.
+/// Bounds the orderly close of an idle connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes read and discarded so that a refused client still receives the TLS alert.
 const DRAIN_BYTES: u64 = 64 << 10;
 
-/// Everything the listeners share.
+/// Serves connections of all listeners. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Door {
-    pub gate: Arc<Gate>,
-    pub connections: Arc<Connections>,
+pub struct Server {
+    gate: Arc<Gate>,
+    connections: Arc<Connections>,
     pub tracker: TaskTracker,
-    /// No new connections, and the present ones finish their calls.
+    /// Cancelled when no new connections are accepted and present ones finish their calls.
     pub stop: CancellationToken,
-    /// Whatever is still there ends now.
-    pub abort: CancellationToken,
-    /// The user that runs the daemon, who is its administrator beside root.
+    /// Cancelled when every connection ends at once.
+    abort: CancellationToken,
+    /// The UID of the daemon, which is its administrator beside root.
     own_uid: u32,
-    /// Whose processes have no business here.
+    /// Processes inside cells are not allowed to call.
     cells: Cells,
     refusals: Arc<Refusals>,
 }
 
-/// Where connections come from, and how their caller becomes known.
-pub enum Accept {
+/// A listening socket, and how callers on it are identified.
+enum Accept {
     Tls(TcpListener, TlsAcceptor),
     Unix(UnixListener),
     Pods(TcpListener),
 }
 
-/// Takes connections until the door is told to stop.
-pub async fn accept(door: Door, from: Accept) {
+/// Accepts connections until the server stops.
+async fn accept(server: Server, from: Accept) {
     loop {
         let accepted = tokio::select! {
-            () = door.stop.cancelled() => return,
+            () = server.stop.cancelled() => return,
             accepted = from.next() => accepted,
         };
         match accepted {
-            Ok(Incoming::Tcp(stream, address)) => door.admit_tcp(stream, address, &from),
-            Ok(Incoming::Unix(stream)) => door.admit_unix(stream),
+            Ok(Incoming::Tcp(stream, address)) => server.admit_tcp(stream, address, &from),
+            Ok(Incoming::Unix(stream)) => server.admit_unix(stream),
             Err(error) => {
-                warn!(%error, "a connection could not be accepted");
-                // Most often the process is out of descriptors: go on when one is free.
-                let freed = door.connections.freed.notified();
+                warn!(%error, "cannot accept a connection");
+                // Usually the process is out of file descriptors: continue when one is free.
+                let freed = server.connections.freed.notified();
                 let _ = tokio::time::timeout(Duration::from_millis(200), freed).await;
             }
         }
-        // Whoever had to make room gets to close before the next is let in, also in a flood.
+        // Evicted connections get to close before the next is accepted, also in a flood.
         tokio::task::yield_now().await;
     }
 }
@@ -99,23 +101,44 @@ impl Accept {
     }
 }
 
-impl Door {
-    pub fn new(
-        gate: Gate,
-        connections: Arc<Connections>,
-        cells: Cells,
-        stop: CancellationToken,
-    ) -> Self {
+impl Server {
+    pub fn new(gate: Gate, engines: &Engines) -> Self {
         Self {
+            stop: gate.stop_token(),
             gate: Arc::new(gate),
-            connections,
+            connections: Arc::clone(&engines.listeners.connections),
             tracker: TaskTracker::new(),
-            stop,
             abort: CancellationToken::new(),
             own_uid: rustix::process::geteuid().as_raw(),
-            cells,
+            cells: engines.cells.clone(),
             refusals: Arc::default(),
         }
+    }
+
+    /// Accepts connections on every bound socket, in the background.
+    pub fn accept_all(&self, engines: &Engines) {
+        let Some(sockets) = engines.listeners.take_sockets() else {
+            return;
+        };
+        let acceptor = TlsAcceptor::from(engines.identity.tls.config());
+        tokio::spawn(accept(self.clone(), Accept::Tls(sockets.tls, acceptor)));
+        tokio::spawn(accept(self.clone(), Accept::Unix(sockets.unix)));
+        if let Some(pods) = sockets.pods {
+            tokio::spawn(accept(self.clone(), Accept::Pods(pods)));
+        }
+    }
+
+    /// Accepts nothing more and waits until every connection has finished its calls.
+    pub async fn drain(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    /// Ends every connection that is left.
+    pub async fn abort(&self) {
+        self.abort.cancel();
+        self.tracker.wait().await;
     }
 
     fn admit_tcp(&self, stream: TcpStream, address: SocketAddr, from: &Accept) {
@@ -123,17 +146,17 @@ impl Door {
             debug!(%address, "connection refused: too many with running calls");
             return;
         };
-        let door = self.clone();
+        let server = self.clone();
         match from {
             Accept::Tls(_, acceptor) => {
                 let acceptor = acceptor.clone();
                 self.tracker
-                    .spawn(door.tls(stream, address, ticket, acceptor));
+                    .spawn(server.tls(stream, address, ticket, acceptor));
             }
             _ => {
                 let connection =
                     Connection::new(Caller::loopback_read_only(), address.to_string(), ticket);
-                self.tracker.spawn(door.serve(stream, connection));
+                self.tracker.spawn(server.serve(stream, connection));
             }
         }
     }
@@ -142,24 +165,24 @@ impl Door {
         let peer = match stream.peer_cred() {
             Ok(credentials) => credentials,
             Err(error) => {
-                warn!(%error, "the user behind a local connection is unknown; refused");
+                warn!(%error, "local connection refused: peer credentials are unknown");
                 return;
             }
         };
         if let Some(ticket) = self.connections.admit(Client::User(peer.uid())) {
-            let door = self.clone();
+            let server = self.clone();
             self.tracker.spawn(async move {
-                let caller = door.local_caller(peer).await;
+                let caller = server.local_caller(peer).await;
                 let connection = Connection::new(caller, "unix".to_owned(), ticket);
-                door.serve(stream, connection).await;
+                server.serve(stream, connection).await;
             });
         }
     }
 
-    /// The kernel's word on who is at the other end of the local socket.
+    /// Identifies the peer of the unix socket by its kernel credentials.
     async fn local_caller(&self, peer: UCred) -> Caller {
         let cells = self.cells.clone();
-        // Without a number it is in none of our namespaces, and so in no cell.
+        // A PID of 0 is outside our PID namespace, and so in no cell.
         let pid = peer.pid().filter(|pid| *pid != 0);
         let inside = tokio::task::spawn_blocking(move || pid.is_some_and(|pid| cells.owns(pid)));
         if inside.await.unwrap_or(true) {
@@ -178,17 +201,17 @@ impl Door {
             done = tokio::time::timeout(bound, handshake) => match done {
                 Ok(Ok(stream)) => stream,
                 Ok(Err((error, stream))) => {
-                    let why = explain_to_node(&error).unwrap_or_else(|| error.to_string());
-                    self.refusals.tell(address, &why);
-                    let goodbye = tokio::time::timeout(GOODBYE, say_goodbye(stream));
+                    let why = explain_to_node(&error).unwrap_or_else(|| chain(&error));
+                    self.refusals.log(address, &why);
+                    let closed = tokio::time::timeout(CLOSE_TIMEOUT, close_after_alert(stream));
                     tokio::select! {
                         () = ticket.evicted() => {}
-                        _ = goodbye => {}
+                        _ = closed => {}
                     }
                     return;
                 }
                 Err(_) => {
-                    self.refusals.tell(address, "it was not finished in time");
+                    self.refusals.log(address, "it was not finished in time");
                     return;
                 }
             },
@@ -198,11 +221,11 @@ impl Door {
             .1
             .peer_certificates()
             .and_then(<[_]>::first);
-        // The verifier requires a certificate, so there is one; no caller without it all the same.
+        // The verifier requires a certificate; without one there is no caller all the same.
         let caller = match certificate.map(|der| Caller::from_certificate(der)) {
             Some(Ok(caller)) => caller,
             Some(Err(error)) => {
-                info!(from = %address, %error, "client certificate cannot be read");
+                info!(from = %address, %error, "cannot read the client certificate");
                 return;
             }
             None => return,
@@ -242,15 +265,15 @@ impl Door {
             () = self.abort.cancelled() => return,
             () = connection.ticket().evicted() => {
                 serving.as_mut().graceful_shutdown();
-                match tokio::time::timeout(GOODBYE, serving).await {
+                match tokio::time::timeout(CLOSE_TIMEOUT, serving).await {
                     Ok(ended) => ended,
                     Err(_) => return,
                 }
             }
             () = self.stop.cancelled() => {
                 serving.as_mut().graceful_shutdown();
-                // Without a call there is nothing to wait for but the goodbye itself.
-                let bound = if connection.ticket().is_idle() { GOODBYE } else { Duration::MAX };
+                // Without a call there is nothing to wait for but the close itself.
+                let bound = if connection.ticket().is_idle() { CLOSE_TIMEOUT } else { Duration::MAX };
                 tokio::select! {
                     ended = tokio::time::timeout(bound, serving) => match ended {
                         Ok(ended) => ended,
@@ -266,9 +289,9 @@ impl Door {
     }
 }
 
-/// Closing a socket with unread bytes resets it, and the reset would overtake the alert that says
-/// what was wrong. So: stop writing, and read on until the other side has closed too.
-async fn say_goodbye(mut stream: TcpStream) {
+/// Closes a refused connection so that the peer receives the alert: closing a socket with unread
+/// bytes resets it, and the reset would overtake the alert.
+async fn close_after_alert(mut stream: TcpStream) {
     if stream.shutdown().await.is_ok() {
         let mut rest = stream.take(DRAIN_BYTES);
         let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;

@@ -26,7 +26,7 @@ pub struct Lines {
 /// The owner of the log: dropping it writes what is left and ends the thread.
 pub struct LogSink {
     lines: Lines,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl LogSink {
             .spawn(move || write_lines(&shared, writer, window))?;
         Ok(Self {
             lines,
-            thread: Some(thread),
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -114,14 +114,22 @@ impl LogSink {
     }
 }
 
-impl Drop for LogSink {
-    fn drop(&mut self) {
+impl LogSink {
+    /// Writes what is left and ends the thread. Lines pushed afterwards are lost.
+    pub fn close(&self) {
         self.lines.shared.lock().closed = true;
         self.lines.shared.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // The thread never panics; were it to, there is nobody left to tell.
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            // The thread never panics; if it did, there is no log left to say so.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for LogSink {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

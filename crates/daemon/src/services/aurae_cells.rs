@@ -29,7 +29,12 @@ impl CellService for Cells {
     ) -> Result<Response<CellServiceAllocateResponse>, Status> {
         let cell = request.into_inner().cell.unwrap_or_default();
         let name = cell_name(&cell.name)?;
-        let made = self.node.cells.allocate(name.clone(), spec(&cell)?).await;
+        let made = self
+            .node
+            .engines
+            .cells
+            .allocate(name.clone(), spec(&cell)?)
+            .await;
         let made = made.map_err(|error| status(&error))?;
         Ok(Response::new(CellServiceAllocateResponse {
             cell_name: name.to_string(),
@@ -42,7 +47,7 @@ impl CellService for Cells {
         request: Request<CellServiceFreeRequest>,
     ) -> Result<Response<CellServiceFreeResponse>, Status> {
         let name = cell_name(&request.into_inner().cell_name)?;
-        let freed = self.node.cells.free(name).await;
+        let freed = self.node.engines.cells.free(name).await;
         freed.map_err(|error| status(&error))?;
         Ok(Response::new(CellServiceFreeResponse {}))
     }
@@ -69,7 +74,7 @@ impl CellService for Cells {
             gid,
             ..ExecutableSpec::default()
         };
-        let run = self.node.cells.start(cell, name, spec).await;
+        let run = self.node.engines.cells.start(cell, name, spec).await;
         let run = run.map_err(|error| status(&error))?;
         Ok(Response::new(CellServiceStartResponse {
             pid: run.pid,
@@ -90,6 +95,7 @@ impl CellService for Cells {
         };
         let stopped = self
             .node
+            .engines
             .cells
             .stop(cell, executable, StopOptions::default());
         stopped.await.map_err(|error| status(&error))?;
@@ -101,7 +107,7 @@ impl CellService for Cells {
         _: Request<CellServiceListRequest>,
     ) -> Result<Response<CellServiceListResponse>, Status> {
         let mut cells = Vec::new();
-        for status in self.node.cells.list() {
+        for status in self.node.engines.cells.list() {
             place(&mut cells, &shown(&status));
         }
         Ok(Response::new(CellServiceListResponse { cells }))

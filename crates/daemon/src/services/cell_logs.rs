@@ -37,7 +37,12 @@ pub(super) async fn read(
             "the log of an executable goes on when it is started again; ask with since instead",
         ));
     }
-    let read = node.cells.logs().read(&executable.key(&cell), query).await;
+    let read = node
+        .engines
+        .cells
+        .logs()
+        .read(&executable.key(&cell), query)
+        .await;
     read.map_err(|error| match error {
         LogError::NotFound { .. } => logs::not_registered(&request.id),
         error => logs::status(&error),
@@ -58,7 +63,7 @@ pub(super) async fn of_process(
 ) -> Result<Answers<LogItem>, Status> {
     let found = i32::try_from(pid)
         .ok()
-        .and_then(|pid| node.cells.find_run(pid));
+        .and_then(|pid| node.engines.cells.find_run(pid));
     let found = found.ok_or_else(|| {
         let pid = shown(&pid.to_string());
         Status::not_found(format!(
@@ -71,13 +76,13 @@ pub(super) async fn of_process(
         follow: found.run.is_running(),
         ..LogQuery::default()
     };
-    let lines = node.cells.logs().read(&found.log, query).await;
+    let lines = node.engines.cells.logs().read(&found.log, query).await;
     let lines = lines.map_err(|error| logs::status(&error))?;
     let output = Output {
         ended: found
             .run
             .is_running()
-            .then(|| until_ended(node.cells.clone(), found.clone())),
+            .then(|| until_ended(node.engines.cells.clone(), found.clone())),
         until: None,
         name: format!("{}::{}", found.executable, channel.as_str()),
         channel,

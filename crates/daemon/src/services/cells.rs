@@ -42,7 +42,7 @@ impl CellService for Cells {
         let cell = request.into_inner().cell.unwrap_or_default();
         let name = cell_name(&cell.name)?;
         let spec = blocking_spec(cell).await?;
-        let made = self.node.cells.allocate(name.clone(), spec).await;
+        let made = self.node.engines.cells.allocate(name.clone(), spec).await;
         let made = made.map_err(|error| status(&error))?;
         Ok(Response::new(AllocateCellResponse {
             cell_name: name.to_string(),
@@ -55,7 +55,7 @@ impl CellService for Cells {
         request: Request<FreeCellRequest>,
     ) -> Result<Response<FreeCellResponse>, Status> {
         let name = cell_name(&request.into_inner().cell_name)?;
-        let freed = self.node.cells.free(name).await;
+        let freed = self.node.engines.cells.free(name).await;
         freed.map_err(|error| status(&error))?;
         Ok(Response::new(FreeCellResponse {}))
     }
@@ -69,7 +69,7 @@ impl CellService for Cells {
         let name = executable_name(&executable.name)?;
         let words = ExecutableSpec::split(&executable.command).map_err(invalid)?;
         let spec = executable_spec(executable, words)?;
-        let run = self.node.cells.start(cell, name, spec).await;
+        let run = self.node.engines.cells.start(cell, name, spec).await;
         let run = run.map_err(|error| status(&error))?;
         Ok(Response::new(StartCellResponse {
             pid: run.pid,
@@ -92,7 +92,7 @@ impl CellService for Cells {
             signal: signal(request.signal)?,
             grace: request.grace.map(grace).transpose()?,
         };
-        let stopped = self.node.cells.stop(cell, executable, how).await;
+        let stopped = self.node.engines.cells.stop(cell, executable, how).await;
         stopped.map_err(|error| status(&error))?;
         Ok(Response::new(StopCellResponse {}))
     }
@@ -105,7 +105,7 @@ impl CellService for Cells {
             "" => None,
             name => Some(cell_name(name)?),
         };
-        let cells = cell_status::tree(&self.node.cells, top.as_ref());
+        let cells = cell_status::tree(&self.node.engines.cells, top.as_ref());
         if let (Some(top), true) = (top, cells.is_empty()) {
             return Err(status(&CellError::NoSuchCell { cell: top }));
         }

@@ -12,7 +12,8 @@ use crate::node::Node;
 
 pub(super) async fn list(node: &Node, request: &ContainersRequest) -> Result<Container, Status> {
     let driver = driver(request.driver)?;
-    let own = is_ours(driver, &request.namespace).then(|| cell_containers::list(&node.cells));
+    let own =
+        is_ours(driver, &request.namespace).then(|| cell_containers::list(&node.engines.cells));
     let own = own.unwrap_or_default();
     let found = engine(node).list(&request.namespace, driver).await;
     let containers = beside(found, own.is_empty())?;
@@ -40,7 +41,7 @@ pub(super) async fn list(node: &Node, request: &ContainersRequest) -> Result<Con
 pub(super) async fn stats(node: &Node, request: &StatsRequest) -> Result<Stats, Status> {
     let driver = driver(request.driver)?;
     let own = if is_ours(driver, &request.namespace) {
-        cell_containers::stats(&node.cells).await?
+        cell_containers::stats(&node.engines.cells).await?
     } else {
         Vec::new()
     };
@@ -63,7 +64,7 @@ pub(super) async fn stats(node: &Node, request: &StatsRequest) -> Result<Stats, 
 pub(super) async fn restart(node: &Node, request: &RestartRequest) -> Result<Restart, Status> {
     let driver = driver(request.driver)?;
     if driver == Driver::Containerd && request.namespace == cell_logs::NAMESPACE {
-        cell_containers::restart(&node.cells, &request.id).await?;
+        cell_containers::restart(&node.engines.cells, &request.id).await?;
         return Ok(Restart { metadata: None });
     }
     let engine = engine(node);
@@ -87,7 +88,7 @@ fn beside<T>(found: Result<Vec<T>, ContainerError>, alone: bool) -> Result<Vec<T
 }
 
 pub(super) fn engine(node: &Node) -> Containers {
-    Containers::clone(&node.containers.load())
+    node.engines.containers.current()
 }
 
 pub(super) fn driver(driver: i32) -> Result<Driver, Status> {

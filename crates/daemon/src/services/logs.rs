@@ -32,7 +32,7 @@ pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<
         let lines = cell_logs::read(node, &request, query).await?;
         return Ok(Box::pin(stream::try_unfold(lines, next_data)));
     }
-    let lines = match node.logs.read(&request.id, query).await {
+    let lines = match node.engines.journal.logs.read(&request.id, query).await {
         Ok(_) if request.previous => {
             return Err(Status::invalid_argument(format!(
                 "log {:?} is the node's own; only a container has a previous one",
@@ -76,7 +76,7 @@ async fn of_container(
             shown(&request.id)
         )));
     }
-    let lines = node.logs.read_file(&file.path, query).await;
+    let lines = node.engines.journal.logs.read_file(&file.path, query).await;
     lines.map_err(|error| file_status(&request.id, &file, &error))
 }
 

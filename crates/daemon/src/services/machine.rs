@@ -82,7 +82,7 @@ impl MachineService for Machine {
         &self,
         request: Request<EventsRequest>,
     ) -> Result<Response<Answers<Event>>, Status> {
-        events::stream(&self.node.events, request.get_ref())
+        events::stream(&self.node.engines.journal.events, request.get_ref())
             .await
             .map(Response::new)
     }

@@ -35,7 +35,7 @@ impl Observe {
             follow: true,
             ..LogQuery::default()
         };
-        let lines = self.node.logs.read(DAEMON_LOG, query).await;
+        let lines = self.node.engines.journal.logs.read(DAEMON_LOG, query).await;
         let lines = lines.map_err(|error| logs::status(&error))?;
         Ok(Box::pin(logs::items(lines, "daemon")))
     }

@@ -283,12 +283,12 @@ fn disk_stat(name: String, counters: [u64; 15]) -> DiskStat {
 
 /// The node's own logs, and those of executables in cells.
 pub(super) async fn logs(node: &Node) -> Result<LogsContainer, Status> {
-    let store = node.logs.clone();
+    let store = node.engines.journal.logs.clone();
     let mut ids = tokio::task::spawn_blocking(move || store.sources())
         .await
         .map_err(|_| Status::internal("listing the logs failed"))?
         .map_err(|error| super::logs::status(&error))?;
-    for status in node.cells.list() {
+    for status in node.engines.cells.list() {
         let cell = status.cell.name;
         ids.extend(
             status

@@ -1,4 +1,5 @@
-//! `<state>/client.yaml`: the administrator's way in, made on first start and kept usable.
+//! `<state>/client.yaml`: the administrator's client configuration, created on the first start
+//! and kept valid.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,25 +9,25 @@ use mainstay_identity::{
     Authority, CertificateInfo, ClientConfig, ClientSpec, Context, PkiError, Role,
 };
 
-/// The administrator's certificate is made anew by the daemon long before this has passed.
+/// The daemon renews the administrator's certificate long before this has passed.
 const LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientFileError {
-    #[error("the administrator's client configuration cannot be used")]
+    #[error("cannot use the administrator's client configuration")]
     Config(#[from] ClientConfigError),
-    #[error("the administrator's certificate cannot be issued")]
+    #[error("cannot issue the administrator's certificate")]
     Issue(#[from] PkiError),
 }
 
 impl ClientFileError {
-    /// Whether others can read the file, so that its key may be known to them.
+    /// Returns whether others can read the file, so that they may know its key.
     pub fn is_permission_problem(&self) -> bool {
         matches!(self, Self::Config(error) if error.is_permission_problem())
     }
 }
 
-/// What the file must say.
+/// The content that the file must have.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     pub context: &'a str,
@@ -34,7 +35,7 @@ pub struct Wanted<'a> {
     pub ca_pem: &'a str,
 }
 
-/// Writes the file unless what is there will do. `Ok(true)` when it was written.
+/// Writes the file unless the present one is still valid; returns whether it was written.
 pub fn ensure(
     path: &Path,
     authority: &Authority,
@@ -42,8 +43,8 @@ pub fn ensure(
     now: jiff::Timestamp,
 ) -> Result<bool, ClientFileError> {
     match ClientConfig::load(path) {
-        Ok(present) if still_good(&present, wanted, now) => return Ok(false),
-        // A file that others can read is never replaced silently: the key may be known to them.
+        Ok(present) if is_valid(&present, wanted, now) => return Ok(false),
+        // A file that others can read is never replaced silently: they may know its key.
         Err(error) if error.is_permission_problem() => return Err(error.into()),
         _ => {}
     }
@@ -69,7 +70,7 @@ pub fn ensure(
     Ok(true)
 }
 
-fn still_good(present: &ClientConfig, wanted: &Wanted<'_>, now: jiff::Timestamp) -> bool {
+fn is_valid(present: &ClientConfig, wanted: &Wanted<'_>, now: jiff::Timestamp) -> bool {
     let Some(context) = present.contexts.get(wanted.context) else {
         return false;
     };

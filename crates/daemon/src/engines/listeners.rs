@@ -1,0 +1,107 @@
+//! The listeners: bound sockets and the limits on connections to them.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{BuildError, Startup};
+use crate::config::{Config, Span};
+use crate::listener::bind::Sockets;
+use crate::listener::{ConnectionLimits, Connections};
+
+pub const RESTART_KEYS: &[&str] = &["listen", "pods_listen"];
+
+/// File descriptors kept free for files when the process's limit bounds the connections.
+const SPARE_FILE_DESCRIPTORS: usize = 128;
+
+/// `[limits]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsSection {
+    pub connections: NonZeroUsize,
+    pub connections_per_client: NonZeroUsize,
+    pub handshake_timeout: Span,
+}
+
+impl Default for LimitsSection {
+    fn default() -> Self {
+        Self {
+            connections: NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN),
+            connections_per_client: NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN),
+            handshake_timeout: Span(Duration::from_secs(10)),
+        }
+    }
+}
+
+/// The bound sockets of the node and the connections to them.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Taken when the node begins to serve.
+    sockets: Mutex<Option<Sockets>>,
+    pub connections: Arc<Connections>,
+    pub listen: SocketAddr,
+    pub pods_listen: Option<SocketAddr>,
+    pub socket: PathBuf,
+}
+
+impl Listeners {
+    pub fn take_sockets(&self) -> Option<Sockets> {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.take()
+    }
+}
+
+pub async fn build(startup: Startup<'_>) -> Result<Listeners, BuildError> {
+    let socket = startup.state.socket();
+    let sockets = Sockets::bind(startup.config, &socket).await?;
+    let listen = sockets.tls.local_addr()?;
+    let pods = sockets.pods.as_ref();
+    let pods_listen = pods.map(tokio::net::TcpListener::local_addr).transpose()?;
+    Ok(Listeners {
+        sockets: Mutex::new(Some(sockets)),
+        connections: Connections::new(limits(startup.config)),
+        listen,
+        pods_listen,
+        socket,
+    })
+}
+
+pub fn reload(listeners: &Listeners, _: &Config, new: &Config) {
+    listeners.connections.set_limits(limits(new));
+}
+
+pub async fn stop(listeners: &Listeners) {
+    // Another program may have removed it already.
+    let _ = std::fs::remove_file(&listeners.socket);
+}
+
+/// Raises the limit on file descriptors as far as allowed and bounds the connections by it.
+fn limits(config: &Config) -> ConnectionLimits {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    )
+    .is_ok();
+    let available = if raised { limit.maximum } else { limit.current };
+    let section = &config.settings.limits;
+    let mut connections = section.connections.get();
+    if let Some(available) = available.and_then(|available| usize::try_from(available).ok()) {
+        connections = connections
+            .min(available.saturating_sub(SPARE_FILE_DESCRIPTORS))
+            .max(1);
+    }
+    ConnectionLimits {
+        connections,
+        connections_per_client: section.connections_per_client.get(),
+        handshake_timeout: section.handshake_timeout.0,
+    }
+}
