@@ -1,8 +1,8 @@
-//! The names and addresses under which this machine can be reached.
+//! Host name and addresses of this machine.
 
 use std::net::IpAddr;
 
-/// The kernel's host name, or `localhost` when it has none or one that is not text.
+/// Returns the kernel's host name, or `localhost` when it has none or one that is not text.
 pub fn hostname() -> String {
     match rustix::system::uname().nodename().to_str() {
         Ok(name) if !name.is_empty() && name != "(none)" => name.to_owned(),
@@ -10,9 +10,10 @@ pub fn hostname() -> String {
     }
 }
 
-/// Every address of every interface that is up, loopback included, sorted and without doubles.
+/// Returns every address of every interface that is up, loopback included, sorted and without
+/// duplicates.
 ///
-/// IPv6 link-local addresses are left out: without a zone they name no one.
+/// IPv6 link-local addresses are left out: without a zone they are ambiguous.
 pub fn own_addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
         return Vec::new();
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_name_is_the_kernel_s() {
+    fn the_host_name_is_that_of_the_kernel() {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         assert_eq!(hostname(), kernel.trim_end());
     }

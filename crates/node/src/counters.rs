@@ -1,11 +1,10 @@
-//! What the kernel has counted since it started: `/proc/stat`.
+//! Counters of the kernel since boot: `/proc/stat`.
 
 use std::io;
 
 use crate::processes::Units;
 
-/// Where the time of a processor went, in seconds: user, nice, system, idle, waiting for disks,
-/// interrupts, deferred interrupts, stolen, guests, niced guests.
+/// CPU time in seconds: user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice.
 pub type CpuTimes = [f64; 10];
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,7 +30,7 @@ impl Counters {
         Ok(Self::parse(&text, Units::of_this_kernel().ticks_per_second))
     }
 
-    /// Lines that are not known are passed over; what is missing is zero.
+    /// Parses the file; unknown lines are skipped, missing counters are zero.
     fn parse(text: &str, ticks_per_second: u64) -> Self {
         let mut counters = Self::default();
         for line in text.lines() {
@@ -84,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_line_finds_its_place() {
+    fn every_line_is_parsed() {
         let text = "cpu  100 2 3 400 5 6 7 8 9 10\ncpu0 50 0 0 0\ncpu1 50\nintr 9 4 0 5\nctxt 7\n\
                     btime 1700000000\nprocesses 12\nprocs_running 2\nprocs_blocked 1\n\
                     softirq 55 1 2 3 4 5 6 7 8 9 10\nfuture 1 2\n";
@@ -107,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_processors_and_a_past() {
+    fn this_machine_has_cpus_and_a_boot_time() {
         let counters = Counters::read().unwrap();
         assert!(!counters.cpus.is_empty() && counters.boot_time > 0);
     }
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in "(?s).{0,300}") {
+        fn no_text_causes_a_panic(text in "(?s).{0,300}") {
             let _ = Counters::parse(&text, 100);
         }
     }

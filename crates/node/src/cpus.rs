@@ -1,16 +1,16 @@
-//! The processors: what they are (`/proc/cpuinfo`) and how fast they run (`/sys`).
+//! CPUs (`/proc/cpuinfo`) and their frequencies (`/sys`).
 
 use std::io;
 use std::path::Path;
 
-/// One processor, in the kernel's own words.
+/// One CPU, as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cpu {
     words: Vec<(String, String)>,
 }
 
 impl Cpu {
-    /// Empty for what this kind of machine does not tell.
+    /// Empty for fields this architecture does not have.
     pub fn get(&self, name: &str) -> &str {
         let found = self.words.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value.as_str())
@@ -21,7 +21,7 @@ pub fn cpus() -> io::Result<Vec<Cpu>> {
     Ok(parse(&std::fs::read_to_string("/proc/cpuinfo")?))
 }
 
-/// Paragraphs of `name : value`; one without a `processor` is about the whole machine.
+/// Parses paragraphs of `name : value`; one without `processor` describes the whole machine.
 fn parse(text: &str) -> Vec<Cpu> {
     text.split("\n\n")
         .map(|paragraph| Cpu {
@@ -35,7 +35,7 @@ fn parse(text: &str) -> Vec<Cpu> {
         .collect()
 }
 
-/// In kHz; zeros where the machine does not tell, as most virtual ones do not.
+/// Frequencies in kHz; zeros where unknown, as on most virtual machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frequency {
     pub current: u64,
@@ -44,7 +44,7 @@ pub struct Frequency {
     pub governor: String,
 }
 
-/// One for each processor, in order.
+/// Returns the frequencies of each CPU, in order.
 pub fn frequencies(processors: usize) -> Vec<Frequency> {
     (0..processors)
         .map(|number| {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_paragraph_is_a_processor() {
+    fn each_paragraph_is_a_cpu() {
         let text = "processor\t: 0\nmodel name\t: A: B\n\nprocessor\t: 1\n\nHardware\t: board\n";
         let cpus = parse(text);
         assert_eq!(cpus.len(), 2);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_as_many_as_it_may_use_or_more() {
+    fn this_machine_has_at_least_the_cpus_this_process_may_use() {
         let cpus = cpus().unwrap();
         assert!(cpus.len() >= std::thread::available_parallelism().unwrap().get());
         assert_eq!(frequencies(cpus.len()).len(), cpus.len());

@@ -1,4 +1,4 @@
-//! What network devices and disks have moved: `/proc/net/dev` and `/proc/diskstats`.
+//! Counters of network devices and disks: `/proc/net/dev` and `/proc/diskstats`.
 
 use std::io;
 use std::path::Path;
@@ -29,14 +29,14 @@ pub fn disks() -> io::Result<Vec<Disk>> {
     Ok(parse_disks(&std::fs::read_to_string("/proc/diskstats")?))
 }
 
-/// Whether it is a disk of its own, not a part of one that is counted already.
+/// True for a whole disk, false for a partition or a device on top of a counted one.
 pub fn is_whole_disk(disk: &Disk) -> bool {
     Path::new("/sys/block")
         .join(disk.name.replace('/', "!"))
         .exists()
 }
 
-/// Counter by counter.
+/// Sums the counters of all devices.
 pub fn total<'a, const N: usize>(devices: impl Iterator<Item = &'a Device<N>>) -> [u64; N] {
     let mut total = [0_u64; N];
     for device in devices {
@@ -47,7 +47,7 @@ pub fn total<'a, const N: usize>(devices: impl Iterator<Item = &'a Device<N>>) -
     total
 }
 
-/// `name: counters…`, after two lines of headings.
+/// Parses `name: counters…`, after two header lines.
 fn parse_network(text: &str) -> Vec<NetworkDevice> {
     text.lines()
         .filter(|line| !line.contains('|'))
@@ -56,7 +56,7 @@ fn parse_network(text: &str) -> Vec<NetworkDevice> {
         .collect()
 }
 
-/// `major minor name counters…`
+/// Parses `major minor name counters…`.
 fn parse_disks(text: &str) -> Vec<Disk> {
     text.lines()
         .filter_map(|line| {
@@ -84,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn network_devices_are_told_without_the_headings() {
+    fn network_devices_are_parsed_without_the_header() {
         let text = "Inter-|   Receive\n face |bytes\n    lo: 10 2 0 0 0 0 0 0 30 4 0 0 0 0 0 0\nveth0@x:1 2\n";
         let devices = parse_network(text);
         assert_eq!(devices.len(), 2);
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in "(?s).{0,300}") {
+        fn no_text_causes_a_panic(text in "(?s).{0,300}") {
             let _ = parse_network(&text);
             let _ = parse_disks(&text);
         }

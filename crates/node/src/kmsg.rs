@@ -1,4 +1,4 @@
-//! Records of the kernel's log, as `/dev/kmsg` gives them: one record a read.
+//! Records of the kernel log from `/dev/kmsg`: one record per read.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
 use rustix::io::{Errno, read};
 
-/// The kernel never gives more in one record.
+/// The maximum length of a record.
 const RECORD_BYTES: usize = 8 << 10;
 
 /// Names by number, as syslog's RFC 5424 orders them; 12 to 15 have no common name.
@@ -25,7 +25,7 @@ pub struct Record<'a> {
     pub facility: u32,
     pub priority: u32,
     pub sequence: u64,
-    /// Since the machine was started.
+    /// Time since boot.
     pub since_boot: Duration,
     /// With its continuation lines, without the last newline.
     pub message: &'a [u8],
@@ -60,29 +60,29 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Where reading begins.
+/// The first record to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
-    /// The oldest record that is still there.
+    /// The oldest record in the kernel's buffer.
     Oldest,
-    /// Only records that come from now on.
+    /// The next record written.
     Now,
 }
 
-/// The kernel's log, opened for reading without waiting.
+/// The kernel log, opened for non-blocking reads.
 #[derive(Debug)]
 pub struct KernelLog {
     device: OwnedFd,
 }
 
-/// One look at the log.
+/// The result of one read.
 #[derive(Debug)]
 pub enum Look {
     /// This many bytes of the buffer are a record.
     Record(usize),
-    /// Records were overwritten before they could be read; reading goes on with the oldest.
+    /// Records were overwritten before they could be read; the next read returns the oldest.
     Overrun,
-    /// Nothing more for the moment.
+    /// No further record yet.
     Empty,
 }
 
@@ -125,7 +125,7 @@ impl AsFd for KernelLog {
     }
 }
 
-/// When the machine was started, by the clock on the wall, as kernel log times count it.
+/// Returns the wall-clock time of boot that kernel log times are relative to.
 pub fn boot_time() -> SystemTime {
     let since = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(since.tv_sec).unwrap_or(0);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_record() {
+    fn malformed_text_is_no_record() {
         for bytes in [
             &b""[..],
             b";",

@@ -1,6 +1,6 @@
-//! What this machine is, read from the kernel's own files.
+//! Facts about this machine, read from `/proc` and `/sys`.
 //!
-//! Everything here only reads, blocks, and knows neither async nor gRPC.
+//! Everything here only reads and blocks; it knows neither async nor gRPC.
 
 pub mod addresses;
 pub mod counters;

@@ -1,8 +1,8 @@
-//! How busy the machine has been: `/proc/loadavg`.
+//! Load averages: `/proc/loadavg`.
 
 use std::io;
 
-/// Over one, five and fifteen minutes.
+/// The averages over one, five and fifteen minutes.
 pub fn load_averages() -> io::Result<[f64; 3]> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     parse(&text).ok_or_else(|| io::Error::other("/proc/loadavg is not as expected"))

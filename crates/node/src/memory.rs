@@ -1,4 +1,4 @@
-//! The kernel's account of memory: `/proc/meminfo`, in the units it is printed in.
+//! Memory statistics: `/proc/meminfo`, in the units it is printed in.
 
 use std::io;
 
@@ -13,7 +13,7 @@ impl MemoryInfo {
         Ok(Self::parse(&std::fs::read_to_string("/proc/meminfo")?))
     }
 
-    /// Lines that are no `Name: number` are left out.
+    /// Parses the file without lines that are not `Name: number`.
     pub fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let (name, rest) = line.split_once(':')?;
@@ -25,7 +25,7 @@ impl MemoryInfo {
         }
     }
 
-    /// 0 for what this kernel does not tell.
+    /// Returns the value of a line; 0 if this kernel has none.
     pub fn get(&self, name: &str) -> u64 {
         self.values
             .iter()

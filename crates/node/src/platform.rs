@@ -1,4 +1,4 @@
-//! Where this machine runs: on metal, in a cloud, or in a container.
+//! The platform of this machine: bare metal, a cloud, or a container.
 
 use std::fmt;
 use std::path::Path;
@@ -26,8 +26,8 @@ pub struct Platform {
     pub mode: Mode,
 }
 
-/// How a cloud names itself in the firmware's tables: file below `/sys/class/dmi/id`, what its
-/// text starts with, and the platform's name.
+/// Clouds by their DMI identification: file below `/sys/class/dmi/id`, prefix of its text, and name
+/// of the platform.
 const CLOUDS: &[(&str, &str, &str)] = &[
     ("sys_vendor", "Amazon EC2", "aws"),
     ("bios_vendor", "Amazon EC2", "aws"),
@@ -50,7 +50,7 @@ const CLOUDS: &[(&str, &str, &str)] = &[
     ("product_name", "OpenStack", "openstack"),
 ];
 
-/// Files that container runtimes put into the root they make.
+/// Files that container runtimes create in the root directory.
 const CONTAINER_MARKS: &[&str] = &[".dockerenv", "run/.containerenv", "run/systemd/container"];
 
 impl Platform {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_marks_is_metal() {
+    fn a_machine_without_identification_is_bare_metal() {
         let root = machine(&[("sys/class/dmi/id/sys_vendor", "Dell Inc.\n")]);
         let platform = Platform::detect(root.path());
         assert_eq!(
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_is_told_by_its_firmware() {
+    fn a_cloud_is_detected_by_its_firmware() {
         let root = machine(&[("sys/class/dmi/id/product_name", "Google Compute Engine\n")]);
         let platform = Platform::detect(root.path());
         assert_eq!(

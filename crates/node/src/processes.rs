@@ -1,7 +1,7 @@
-//! Every process, from `/proc`.
+//! All processes, from `/proc`.
 //!
-//! Three reads a process, and nothing is kept between calls. A process that vanishes while it is
-//! looked at is left out; one that hides something is shown with what is known.
+//! Three reads per process, and no state between calls. A process that exits meanwhile is left out;
+//! one with unreadable files is listed with the rest.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,9 +10,9 @@ use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, open, readlinkat, seek};
 
 use crate::text::{number, read_small};
 
-/// Arguments beyond this many bytes are cut, so that one process cannot fill the answer.
-const MOST_ARGS_BYTES: usize = 64 << 10;
-/// When all arguments together come to this much, the rest are cut shorter.
+/// The length to which arguments are truncated, so that one process cannot fill the answer.
+const MAX_ARGS_BYTES: usize = 64 << 10;
+/// The total length of arguments after which the rest are truncated further.
 const MANY_ARGS_BYTES: usize = 16 << 20;
 const FEW_ARGS_BYTES: usize = 1 << 10;
 /// `PF_KTHREAD`: a kernel thread has neither arguments nor an executable.
@@ -29,7 +29,7 @@ pub struct Process {
     pub cpu_seconds: f64,
     pub virtual_bytes: u64,
     pub resident_bytes: u64,
-    /// The kernel's short name.
+    /// The name of the process, `comm`.
     pub command: String,
     /// Path of the executable; empty for kernel threads and where it may not be read.
     pub executable: String,
@@ -39,7 +39,7 @@ pub struct Process {
     pub label: String,
 }
 
-/// All processes, ordered by pid.
+/// Returns all processes, ordered by PID.
 pub fn processes() -> io::Result<Vec<Process>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = open("/proc", flags, Mode::empty())?;
@@ -50,7 +50,7 @@ pub fn processes() -> io::Result<Vec<Process>> {
     let mut args_bytes = 0;
     for pid in pids(proc.as_fd())? {
         let most = if args_bytes < MANY_ARGS_BYTES {
-            MOST_ARGS_BYTES
+            MAX_ARGS_BYTES
         } else {
             FEW_ARGS_BYTES
         };
@@ -73,9 +73,9 @@ pub fn processes() -> io::Result<Vec<Process>> {
     Ok(all)
 }
 
-/// From an open `/proc`, in order.
+/// Returns the PIDs in an open `/proc`, in order.
 pub(crate) fn pids(proc: BorrowedFd<'_>) -> io::Result<Vec<i32>> {
-    // Whoever read it before has left it at its end.
+    // The last reader left the offset at the end.
     seek(proc, SeekFrom::Start(0))?;
     let mut pids = Vec::with_capacity(256);
     let mut space = Vec::with_capacity(32 << 10);
@@ -109,7 +109,7 @@ fn read(
     Some(process)
 }
 
-/// What the kernel counts in.
+/// Units of the kernel's counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Units {
     pub(crate) ticks_per_second: u64,
@@ -125,8 +125,8 @@ impl Units {
     }
 }
 
-/// One line of `/proc/PID/stat` and the kernel's flags. The name stands in brackets and may hold
-/// anything, brackets and spaces included, so it ends at the last one.
+/// Parses `/proc/PID/stat`; returns the process and its flags. The name is in parentheses and may
+/// itself contain parentheses and spaces, so it ends at the last one.
 fn parse_stat(line: &[u8], units: Units) -> Option<(Process, u64)> {
     let open = line.iter().position(|b| *b == b'(')?;
     let close = line.iter().rposition(|b| *b == b')')?;
@@ -174,8 +174,7 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether a security module labels processes here; where none does, reading every label would
-/// only cost time.
+/// True if a security module labels processes; reading labels without one only costs time.
 fn has_labels() -> bool {
     std::fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|modules| {
         ["apparmor", "selinux", "smack"]
@@ -195,7 +194,7 @@ mod tests {
     };
 
     #[test]
-    fn this_process_is_there_with_what_it_knows_of_itself() {
+    fn this_process_is_listed_with_its_own_values() {
         let all = processes().unwrap();
         let own = all
             .iter()
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_hold_brackets_and_spaces() {
+    fn a_name_may_contain_parentheses_and_spaces() {
         let line = b"42 (a) (b c) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 3 0 9 8192 2 1 1";
         let (process, _) = parse_stat(line, UNITS).unwrap();
         assert_eq!(process.command, "a) (b c");
@@ -239,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_makes_it_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn no_line_causes_a_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_stat(&line, UNITS);
         }
     }

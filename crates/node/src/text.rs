@@ -1,4 +1,4 @@
-//! Small files of the kernel: read whole into one buffer, numbers without detours.
+//! Small files of the kernel, read into one buffer, and their numbers.
 
 use std::os::fd::BorrowedFd;
 use std::str::FromStr;
@@ -6,18 +6,18 @@ use std::str::FromStr;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{Errno, read};
 
-/// At most `most` bytes of a file below `dir`, into `buffer`.
+/// Reads at most `max` bytes of a file below `dir` into `buffer`.
 pub(crate) fn read_small(
     dir: BorrowedFd<'_>,
     path: &str,
-    most: usize,
+    max: usize,
     buffer: &mut Vec<u8>,
 ) -> Result<(), Errno> {
     let file = openat(dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     buffer.clear();
     loop {
-        if buffer.len() >= most {
-            buffer.truncate(most);
+        if buffer.len() >= max {
+            buffer.truncate(max);
             return Ok(());
         }
         buffer.reserve(1024);
@@ -29,7 +29,7 @@ pub(crate) fn read_small(
     }
 }
 
-/// Digits only, as the kernel prints them.
+/// Parses a decimal number.
 pub(crate) fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     let text = std::str::from_utf8(text).ok()?;
     text.parse().ok()

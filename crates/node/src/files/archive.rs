@@ -1,7 +1,7 @@
 //! A tree as a gzip-compressed tar archive.
 //!
-//! What cannot be read is left out and told at the end. A file that shrinks or grows while it is
-//! copied never damages the archive: its entry has the length it began with.
+//! Unreadable files are left out and reported at the end. A file that shrinks or grows while it is
+//! copied never corrupts the archive: its entry keeps the length it started with.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,12 +14,12 @@ use tar::{Builder, EntryType, Header};
 
 use super::walk::{Entry, Kind, Walk, WalkOptions};
 
-/// Files of the kernel say that they are empty; so much of what they hold is taken.
-const MOST_UNSIZED_BYTES: u64 = 4 << 20;
-/// So many things that were left out are told by name.
+/// The bytes read from a file with size 0, as those of the kernel have.
+const MAX_UNSIZED_BYTES: u64 = 4 << 20;
+/// The number of omitted entries reported by name.
 const TOLD: usize = 16;
 
-/// What is not in the archive, or not as it was.
+/// Entries that are missing or incomplete in the archive.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Left {
     told: Vec<String>,
@@ -35,7 +35,7 @@ impl Left {
         }
     }
 
-    /// One line, or nothing when all is there.
+    /// Returns one line, or `None` if nothing is missing.
     pub fn summary(&self) -> Option<String> {
         let text = self.told.join("; ");
         match (text.is_empty(), self.more) {
@@ -46,7 +46,7 @@ impl Left {
     }
 }
 
-/// Packs `root` into `out`. An error means that the archive is not whole.
+/// Archives `root` into `out`. An error means that the archive is incomplete.
 pub fn pack(root: &Path, out: impl Write) -> io::Result<Left> {
     let walk = Walk::new(root, WalkOptions::default())?;
     let mut left = Left::default();
@@ -108,7 +108,7 @@ fn add_file<W: Write>(
     header.set_entry_type(EntryType::Regular);
     if length == 0 {
         let mut content = Vec::new();
-        if let Err(error) = file.take(MOST_UNSIZED_BYTES).read_to_end(&mut content) {
+        if let Err(error) = file.take(MAX_UNSIZED_BYTES).read_to_end(&mut content) {
             left.add(&entry.path, &error);
             return Ok(());
         }
@@ -138,8 +138,8 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// Exactly the bytes the entry's header promises: cut where the file has grown, zeros where it
-/// ends too early.
+/// Yields exactly the bytes announced in the entry's header: truncated if the file has grown, padded
+/// with zeros if it has shrunk.
 struct Exact {
     file: File,
     left: u64,
@@ -159,7 +159,7 @@ impl Read for Exact {
             Some(_) => 0,
             None => match self.file.read(buffer) {
                 Ok(0) => {
-                    self.failed = Some("became shorter while it was copied".to_owned());
+                    self.failed = Some("shrank while it was copied".to_owned());
                     0
                 }
                 Ok(read) => read,

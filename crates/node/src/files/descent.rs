@@ -1,9 +1,9 @@
-//! The way through a tree, down and up again: names in byte order, a directory left only when all
-//! below it has been met.
+//! Depth-first traversal of a tree: names in byte order, a directory is left after everything below
+//! it.
 //!
-//! Everything is looked at relative to its own directory, so no path is too long, and no link is
-//! followed below the root. Memory is one directory's names for each level, and only so many
-//! directories are held open, however deep the tree is.
+//! Every entry is opened relative to its directory, so no path is too long, and no symbolic link
+//! below the root is followed. Memory is one directory's names per level, and the number of open
+//! directories is bounded however deep the tree is.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,24 +13,24 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
 
-/// So many directories stay open at the top, and as many at the bottom. Those between are opened
-/// again on the way up.
-const MOST_OPEN: usize = 16;
+/// The number of directories kept open at the top of the path, and again at the bottom. Those
+/// between are reopened on the way up.
+const MAX_OPEN: usize = 16;
 
-/// What comes next. Where, the [`Descent`] knows.
+/// The next step of the traversal; the [`Descent`] has its path.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Something is there; its looks, or why it has none.
+    /// An entry, with its metadata or the error of reading it.
     Met(io::Result<Stat>),
-    /// The directory cannot be read, or not to its end.
+    /// The directory is unreadable, or only partly readable.
     Unreadable(io::Error),
-    /// All below a directory that was entered has been met. Comes once for each.
+    /// An entered directory is complete. Occurs once for each.
     Left,
 }
 
 #[derive(Debug)]
 pub(super) struct Descent {
-    /// Of what was last met or left.
+    /// Path of the entry last met or left.
     path: Vec<u8>,
     root_length: usize,
     levels: Vec<Level>,
@@ -40,12 +40,12 @@ pub(super) struct Descent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Root,
-    /// Into the directory that was just met.
+    /// Enter the directory just met.
     Down,
     Along,
 }
 
-/// A directory on the way down.
+/// A directory on the current path.
 #[derive(Debug)]
 struct Level {
     place: Place,
@@ -57,7 +57,7 @@ struct Level {
 #[derive(Debug)]
 enum Place {
     Open(OwnedFd),
-    /// Too many are open; this is how to know it again.
+    /// Closed because too many are open; identifies it when it is reopened.
     Closed {
         device: u64,
         inode: u64,
@@ -65,7 +65,7 @@ enum Place {
     Lost,
 }
 
-/// The names of a directory in one piece of memory: a million of them are a few megabytes.
+/// The names of a directory in one allocation: a million of them take a few megabytes.
 #[derive(Debug, Default)]
 struct Names {
     bytes: Vec<u8>,
@@ -73,7 +73,7 @@ struct Names {
 }
 
 impl Descent {
-    /// A root that is a symbolic link is resolved; one that is not there is an error.
+    /// Starts at `root`. A symbolic link is resolved; a missing root is an error.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let root = if std::fs::symlink_metadata(root)?.is_symlink() {
             std::fs::canonicalize(root)?
@@ -89,7 +89,7 @@ impl Descent {
         })
     }
 
-    /// Goes into the directory that was just met, instead of past it.
+    /// Enters the directory just met instead of skipping it.
     pub(super) fn enter(&mut self) {
         self.next = Next::Down;
     }
@@ -117,7 +117,7 @@ impl Descent {
             let Place::Open(dir) = &level.place else {
                 level.names = Names::default();
                 return Some(Step::Unreadable(io::Error::other(
-                    "moved elsewhere while it was read",
+                    "moved while it was read",
                 )));
             };
             self.path.truncate(level.path_length);
@@ -126,7 +126,7 @@ impl Descent {
             }
             self.path.extend_from_slice(name);
             match statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
-                // What has vanished since the directory was read was never there.
+                // Removed since the directory was read: as if it had never existed.
                 Err(rustix::io::Errno::NOENT) => {}
                 stat => return Some(Step::Met(stat.map_err(io::Error::from))),
             }
@@ -137,18 +137,18 @@ impl Descent {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// Below the root; empty for the root itself.
+    /// The path below the root; empty for the root itself.
     pub(super) fn relative(&self) -> &Path {
         let below = self.path.get(self.root_length..).unwrap_or_default();
         Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)))
     }
 
-    /// How many levels below the root.
+    /// The number of levels below the root.
     pub(super) fn depth(&self) -> usize {
         self.levels.len()
     }
 
-    /// The directory of what was just met, and its name there.
+    /// The directory of the entry just met, and its name in it.
     pub(super) fn place(&self) -> (BorrowedFd<'_>, &OsStr) {
         let Some(Level {
             place: Place::Open(dir),
@@ -168,7 +168,7 @@ impl Descent {
         let opened = open_dir(at, name).and_then(|dir| Ok((Names::read(&dir)?, dir)));
         let (place, names, error) = match opened {
             Ok((names, dir)) => (Place::Open(dir), names, None),
-            // It is left like any other, with nothing in it.
+            // It is left like any other, as an empty one.
             Err(error) => (Place::Lost, Names::default(), Some(error)),
         };
         self.levels.push(Level {
@@ -177,8 +177,8 @@ impl Descent {
             names,
             next: 0,
         });
-        if let Some(between) = self.levels.len().checked_sub(MOST_OPEN + 1)
-            && between >= MOST_OPEN
+        if let Some(between) = self.levels.len().checked_sub(MAX_OPEN + 1)
+            && between >= MAX_OPEN
             && let Some(level) = self.levels.get_mut(between)
         {
             level.place.close();
@@ -210,7 +210,7 @@ impl Place {
         }
     }
 
-    /// Up from a directory below. It may have been moved since; then this one is lost.
+    /// Reopens a directory as the parent of one below. If that was moved, this one is lost.
     fn open_again(&mut self, below: &Self) {
         let Self::Closed { device, inode } = *self else {
             return;
@@ -254,7 +254,7 @@ impl Names {
 }
 
 fn open_dir(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-    // Not followed: a directory may have become a link since it was looked at.
+    // NOFOLLOW: a directory may have been replaced by a symbolic link meanwhile.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(at, name, flags, Mode::empty())?)
 }
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use rustix::fs::{FileType, RenameFlags, mkdirat, renameat_with};
 
-    /// So many directories in each other, each with a file after the next directory in order.
+    /// Creates `levels` nested directories, each with a file that sorts after its subdirectory.
     fn deep(levels: usize) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let mut at = open_dir(CWD, dir.path().as_os_str()).unwrap();
@@ -281,7 +281,7 @@ mod tests {
         FileType::from_raw_mode(stat.st_mode) == FileType::Directory
     }
 
-    /// How many descriptors of this process are open below a directory.
+    /// The number of file descriptors of this process open below a directory.
     fn open_below(root: &Path) -> usize {
         let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
         fds.filter_map(|fd| std::fs::read_link(fd.path()).ok())
@@ -289,7 +289,7 @@ mod tests {
             .count()
     }
 
-    /// Removes what is too deep for a path, from the bottom up.
+    /// Removes a tree that is too deep for a path, from the bottom up.
     fn remove(dir: &tempfile::TempDir) {
         let status = std::process::Command::new("rm")
             .arg("-rf")
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_deeper_than_any_path_is_met_whole_with_few_directories_open() {
+    fn a_tree_deeper_than_path_max_is_traversed_with_few_open_directories() {
         let levels = 3000;
         let dir = deep(levels);
         let mut descent = Descent::new(dir.path()).unwrap();
@@ -316,12 +316,12 @@ mod tests {
             }
         }
         assert_eq!((files, left), (levels, levels + 1));
-        assert!(most_open <= 2 * MOST_OPEN + 1, "{most_open}");
+        assert!(most_open <= 2 * MAX_OPEN + 1, "{most_open}");
         remove(&dir);
     }
 
     #[test]
-    fn a_directory_moved_away_during_the_descent_costs_what_was_between_and_no_more() {
+    fn a_directory_moved_during_the_traversal_loses_only_the_closed_levels() {
         let levels = 100;
         let dir = deep(levels);
         let elsewhere = tempfile::tempdir().unwrap();
@@ -344,12 +344,8 @@ mod tests {
             }
         }
         assert_eq!(left, levels + 1, "every directory is left");
-        assert_eq!(
-            files + unreadable,
-            levels,
-            "nothing is passed over in silence"
-        );
-        assert_eq!(unreadable, 50 - MOST_OPEN, "the top stays open");
+        assert_eq!(files + unreadable, levels, "every loss is reported");
+        assert_eq!(unreadable, 50 - MAX_OPEN, "the top stays open");
         remove(&dir);
         remove(&elsewhere);
     }

@@ -1,7 +1,6 @@
-//! Files of the machine: walking a tree, adding up what it takes, reading a file, packing a tree
-//! into an archive.
+//! Files of the machine: walking a tree, its disk usage, reading a file, archiving a tree.
 //!
-//! Nothing here is ever written to, and no link below the root is followed.
+//! Nothing is ever written, and no symbolic link below the root is followed.
 
 mod archive;
 mod descent;

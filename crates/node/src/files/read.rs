@@ -1,4 +1,4 @@
-//! Opening a file to be read to its end.
+//! Opening and reading a file.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub enum ReadError {
-    /// A directory, a pipe, a device: reading it would mean something else, or never end.
+    /// A directory, FIFO or device: reading it fails, blocks or never ends.
     NotRegular {
         path: PathBuf,
     },
@@ -17,7 +17,7 @@ pub enum ReadError {
     },
 }
 
-/// Follows links. Never waits for the other end of a pipe, and opens no device.
+/// Opens a regular file. Follows symbolic links, never blocks on a FIFO, and opens no device.
 pub fn open_regular(path: &Path) -> Result<File, ReadError> {
     let failed = |source| ReadError::Io {
         path: path.to_owned(),
@@ -26,7 +26,7 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
     let not_regular = || ReadError::NotRegular {
         path: path.to_owned(),
     };
-    // Looked at first, because opening alone can make a device act.
+    // stat first: opening a device can have side effects.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(not_regular());
     }
@@ -43,9 +43,9 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
     }
 }
 
-/// The next bytes of a file, at most so many; none at its end.
-pub fn read_piece(file: &File, most: usize) -> io::Result<Vec<u8>> {
-    let mut piece = Vec::with_capacity(most);
+/// Reads the next bytes of a file, at most `max`; none at EOF.
+pub fn read_piece(file: &File, max: usize) -> io::Result<Vec<u8>> {
+    let mut piece = Vec::with_capacity(max);
     loop {
         match rustix::io::read(file, rustix::buffer::spare_capacity(&mut piece)) {
             Ok(_) => return Ok(piece),

@@ -1,8 +1,8 @@
-//! What a tree takes on disk: directories after what is in them, the root last.
+//! Disk usage of a tree: directories after their contents, the root last.
 //!
-//! Counted as `du` counts: the bytes that are allocated, the directories' own included, and a file
-//! with several hard links only where it is met first. What cannot be read is told and the rest
-//! goes on. Beside the way down only the inodes of files with several links are kept.
+//! Counted as `du` does: allocated bytes, those of directories included, and a file with several
+//! hard links only where it is met first. Unreadable entries are reported and the rest is counted.
+//! Only the inodes of files with several links are kept in memory.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,24 +13,24 @@ use rustix::fs::Stat;
 use super::descent::{Descent, Step};
 use super::walk::{Kind, kind_of};
 
-/// What the kernel counts blocks in, whatever the file system's own are.
+/// The unit of `st_blocks`, whatever the block size of the file system.
 const BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UsageOptions {
-    /// How many levels below the root are told; `None` for all of them.
+    /// The number of levels below the root to report; `None` for all.
     pub depth: Option<u32>,
-    /// Whether files are told too.
+    /// True to report files too.
     pub files: bool,
 }
 
-/// A directory or a file, and what it takes.
+/// A directory or a file and its disk usage.
 #[derive(Debug)]
 pub struct Usage {
     pub path: PathBuf,
-    /// Below the root; `.` for the root itself.
+    /// The path below the root; `.` for the root itself.
     pub relative: PathBuf,
-    /// With everything below it.
+    /// Includes everything below it.
     pub bytes: io::Result<u64>,
 }
 
@@ -38,14 +38,14 @@ pub struct Usage {
 pub struct UsageWalk {
     descent: Descent,
     options: UsageOptions,
-    /// Of each directory on the way down, so far.
+    /// The usage so far of each directory on the current path.
     totals: Vec<u64>,
-    /// Device and inode of the files with several links that were met.
+    /// Device and inode of files with several links already counted.
     counted: HashSet<(u64, u64)>,
 }
 
 impl UsageWalk {
-    /// A root that is a symbolic link is resolved; one that is not there is an error.
+    /// Starts at `root`. A symbolic link is resolved; a missing root is an error.
     pub fn new(root: &Path, options: UsageOptions) -> io::Result<Self> {
         Ok(Self {
             descent: Descent::new(root)?,
@@ -86,7 +86,7 @@ impl UsageWalk {
         }
     }
 
-    /// Nothing when it is too deep to be told; what failed always is.
+    /// Returns the entry unless it is too deep to report; failures are always reported.
     fn usage(&self, bytes: io::Result<u64>) -> Option<Usage> {
         let depth = self.descent.depth();
         let told = self
@@ -109,8 +109,8 @@ impl UsageWalk {
     }
 }
 
-/// One entry that was looked at. Most are told only as a part of something larger, but whoever
-/// asks wants to know that it goes on.
+/// One step of the count. Most entries are reported only as part of a directory, but the caller
+/// needs progress.
 impl Iterator for UsageWalk {
     type Item = Option<Usage>;
 
@@ -155,7 +155,7 @@ mod tests {
         dir
     }
 
-    /// What the machine's own `du` says; it has no order of its own.
+    /// The output of the machine's `du`, which has no fixed order.
     fn du(root: &Path, args: &[&str]) -> Vec<(String, u64)> {
         let output = Command::new("du")
             .args(["--block-size=1"])
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_as_du_does() {
+    fn usage_is_counted_as_du_does() {
         let dir = tree();
         for (options, args) in [
             (UsageOptions::default(), vec![]),
@@ -225,7 +225,7 @@ mod tests {
         ] {
             let mut ours = told(dir.path(), options);
             ours.sort();
-            // Which of two hard links is met first is not `du`'s promise, only that one is.
+            // `du` does not define which of two hard links it counts, only that it counts one.
             let of = |all: &[(String, u64)]| -> Vec<(String, u64)> {
                 let moved = ["b/c", "b/deep", "b/deep/again"];
                 all.iter()

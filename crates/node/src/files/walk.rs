@@ -1,6 +1,6 @@
 //! A walk over a tree: depth first, names in byte order, the root first.
 //!
-//! What cannot be looked at is an entry with its error, and the walk goes on.
+//! An unreadable entry is listed with its error, and the walk continues.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,16 +13,16 @@ use super::descent::{Descent, Step};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WalkOptions {
-    /// How many levels below the root; `None` for all of them.
+    /// The number of levels below the root; `None` for all.
     pub depth: Option<u32>,
-    /// Whether extended attributes are read.
+    /// True to read extended attributes.
     pub xattrs: bool,
 }
 
 #[derive(Debug)]
 pub struct Entry {
     pub path: PathBuf,
-    /// Below the root; `.` for a root that is a directory, the base name for one that is not.
+    /// The path below the root; `.` for a root that is a directory, else its base name.
     pub relative: PathBuf,
     pub facts: io::Result<Facts>,
 }
@@ -31,13 +31,13 @@ pub struct Entry {
 pub struct Facts {
     pub kind: Kind,
     pub size: i64,
-    /// As the kernel gives it: type and permissions.
+    /// `st_mode`: type and permissions.
     pub mode: u32,
     /// Unix seconds.
     pub modified: i64,
     pub uid: u32,
     pub gid: u32,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub link: Option<PathBuf>,
     pub xattrs: Vec<(String, Vec<u8>)>,
 }
@@ -57,7 +57,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// A root that is a symbolic link is resolved; one that is not there is an error.
+    /// Starts at `root`. A symbolic link is resolved; a missing root is an error.
     pub fn new(root: &Path, options: WalkOptions) -> io::Result<Self> {
         Ok(Self {
             descent: Descent::new(root)?,
@@ -145,7 +145,7 @@ pub(super) fn kind_of(stat: &Stat) -> Kind {
     }
 }
 
-/// Attributes that cannot be read are left out: many file systems have none.
+/// Reads extended attributes without unreadable ones; many file systems have none.
 fn xattrs(path: &Path) -> Vec<(String, Vec<u8>)> {
     let mut list = vec![0; 64 << 10];
     let Ok(length) = rustix::fs::llistxattr(path, &mut list[..]) else {

@@ -1,4 +1,4 @@
-//! The network sockets of the machine, by namespace, and who has them open.
+//! Network sockets of the machine, by network namespace, and the processes that own them.
 
 mod namespaces;
 mod owners;

@@ -1,7 +1,7 @@
-//! The tables of the network namespaces that were asked for.
+//! Socket tables of the requested network namespaces.
 //!
-//! A namespace other than our own is entered by a thread made for that, which ends afterwards: no
-//! other thread ever sees another network than that of the node.
+//! A namespace other than the node's own is entered by a dedicated thread that exits afterwards: no
+//! other thread ever leaves the node's network namespace.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,18 +15,18 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::table::{Protocol, Socket, parse};
 use crate::processes::pids;
 
-/// Where namespaces are given names, by binding them to files.
+/// The directory in which network namespaces are bind-mounted by name.
 const NAMED: &str = "/run/netns";
-/// No file has a longer one.
-const LONGEST_NAME: usize = 255;
+/// NAME_MAX.
+const MAX_NAME_BYTES: usize = 255;
 
-/// Which network namespaces. Nothing at all means the node's own.
+/// The network namespaces to read; by default the node's own.
 #[derive(Debug, Clone, Default)]
 pub struct Namespaces {
     pub own: bool,
-    /// As in `/run/netns`, or `net:[4026531840]`.
+    /// A name in `/run/netns`, or `net:[4026531840]`.
     pub named: Vec<String>,
-    /// Each that has a name or a process.
+    /// Every namespace that has a name or a process.
     pub all: bool,
 }
 
@@ -44,11 +44,11 @@ pub enum NamespacesError {
          net:[NUMBER] and have a process"
     )]
     NotFound { name: String },
-    #[error("network namespace {name:?} is no name; write it as in {NAMED}, or net:[NUMBER]")]
+    #[error("network namespace name {name:?} is not valid; use a name in {NAMED}, or net:[NUMBER]")]
     BadName { name: String },
     #[error("{NAMED}/{name} is not a network namespace")]
     NotANamespace { name: String },
-    #[error("network namespace {name:?} may not be entered; the node must run as root for that")]
+    #[error("permission denied to enter network namespace {name:?}; run the node as root")]
     Denied { name: String },
     #[error("cannot read {what}")]
     Io {
@@ -58,10 +58,10 @@ pub enum NamespacesError {
     },
 }
 
-/// Device and inode: the same namespace, by whatever name.
+/// Device and inode, which identify a namespace whatever its name.
 type Identity = (u64, u64);
 
-/// The sockets of some protocols in each of the namespaces.
+/// Reads the sockets of some protocols in each namespace.
 pub fn sockets(
     protocols: &[Protocol],
     wanted: &Namespaces,
@@ -90,14 +90,14 @@ pub fn sockets(
     Ok(all)
 }
 
-/// Goes from namespace to namespace, and nowhere twice.
+/// Reads namespaces, each once.
 struct Traveller<'a> {
     protocols: &'a [Protocol],
     proc: OwnedFd,
     own: Identity,
     seen: HashSet<Identity>,
     found: Vec<SocketsOf>,
-    /// Where processes hold which, once it was needed.
+    /// A process in each namespace, read on first use.
     held: Option<Vec<(Identity, i32)>>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Traveller<'a> {
             self.visit_named(name)?;
         }
         if wanted.all {
-            // Under no name; that is done already.
+            // The node's own namespace, already read.
             self.seen.insert(self.own);
             self.visit_all()?;
         }
@@ -132,7 +132,7 @@ impl<'a> Traveller<'a> {
 
     fn visit_named(&mut self, name: &str) -> Result<(), NamespacesError> {
         let name = name.to_owned();
-        if name.len() > LONGEST_NAME || matches!(name.as_str(), "" | "." | "..") {
+        if name.len() > MAX_NAME_BYTES || matches!(name.as_str(), "" | "." | "..") {
             return Err(NamespacesError::BadName { name });
         }
         if let Some(inode) = number_of(&name) {
@@ -156,7 +156,7 @@ impl<'a> Traveller<'a> {
     fn visit_all(&mut self) -> Result<(), NamespacesError> {
         for name in names_in(Path::new(NAMED)) {
             match self.visit_named(&name) {
-                // Removed since, or a file that was left behind.
+                // Removed since, or a stale file.
                 Err(NamespacesError::NotFound { .. } | NamespacesError::NotANamespace { .. }) => {}
                 visited => visited?,
             }
@@ -165,7 +165,7 @@ impl<'a> Traveller<'a> {
             if self.seen.contains(&identity) {
                 continue;
             }
-            // Otherwise the process has ended since.
+            // Otherwise the process has exited since.
             if let Some(file) = self.open_of(pid) {
                 self.enter(&file, format!("net:[{}]", identity.1))?;
             }
@@ -189,8 +189,8 @@ impl<'a> Traveller<'a> {
         Ok(())
     }
 
-    /// The namespaces of processes, each with its first. Those that have ended and those that may
-    /// not be looked at are left out.
+    /// Returns the namespaces of processes, each with its lowest PID, without processes that have
+    /// exited or deny access.
     fn held(&mut self) -> Result<&[(Identity, i32)], NamespacesError> {
         if self.held.is_none() {
             let pids = pids(self.proc.as_fd()).map_err(|source| failed("the processes", source))?;
@@ -210,12 +210,12 @@ impl<'a> Traveller<'a> {
     }
 }
 
-/// Of `net:[4026531840]`.
+/// Parses the inode in `net:[4026531840]`.
 fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// None when there is no such directory.
+/// Lists a directory; empty if it does not exist.
 fn names_in(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(dir)
         .into_iter()
@@ -228,12 +228,12 @@ fn names_in(dir: &Path) -> Vec<String> {
 }
 
 fn open_file(at: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
-    // What was left there may be anything; a pipe must not hold us up.
+    // The file may be anything; opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     openat(at, path, flags, Mode::empty())
 }
 
-/// A protocol that this kernel does not have has no sockets.
+/// Reads the table of a protocol; a protocol this kernel lacks has no sockets.
 fn read_tables(
     dir: &str,
     namespace: String,
@@ -264,7 +264,7 @@ mod tests {
     use std::net::{TcpListener, UdpSocket};
 
     #[test]
-    fn the_nodes_own_sockets_are_there_with_their_addresses() {
+    fn sockets_of_the_own_namespace_are_listed_with_addresses() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("[::1]:0").unwrap();
         let all = sockets(&Protocol::ALL, &Namespaces::default()).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_and_that_nobody_has_are_told_apart() {
+    fn invalid_and_missing_names_are_different_errors() {
         let ask = |name: &str| {
             let wanted = Namespaces {
                 named: vec![name.to_owned()],

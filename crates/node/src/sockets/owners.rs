@@ -1,4 +1,4 @@
-//! Who has which socket open, by one look at the descriptors of every process.
+//! Owners of sockets, by one scan of the file descriptors of every process.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,12 +13,12 @@ use crate::text::{number, read_small};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub pid: i32,
-    /// The kernel's short name.
+    /// The name of the process, `comm`.
     pub name: String,
 }
 
-/// The owner of each socket by its inode. Of several, the one with the lowest pid: it is older in
-/// most cases. Processes that vanish or may not be looked at are left out.
+/// Returns the owner of each socket by inode; of several, the one with the lowest PID, usually the
+/// oldest. Processes that exit or deny access are left out.
 pub fn owners() -> io::Result<HashMap<u64, Owner>> {
     let proc = open("/proc", DIRECTORY, Mode::empty())?;
     let mut owners = HashMap::new();
@@ -59,7 +59,7 @@ fn sockets_of(proc: BorrowedFd<'_>, pid: i32) -> io::Result<Vec<u64>> {
     Ok(inodes)
 }
 
-/// Of `socket:[12345]`.
+/// Parses the inode in `socket:[12345]`.
 fn socket_inode(target: &[u8]) -> Option<u64> {
     number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
 }
@@ -78,7 +78,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn this_process_owns_what_it_has_open() {
+    fn this_process_owns_its_open_socket() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let file = std::fs::File::from(std::os::fd::OwnedFd::from(socket));
         let inode = file.metadata().unwrap().ino();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sockets_have_the_inode_of_a_socket() {
+    fn only_socket_links_yield_an_inode() {
         assert_eq!(socket_inode(b"socket:[17]"), Some(17));
         for other in ["pipe:[17]", "socket:[]", "socket:[17", "/socket:[17]", ""] {
             assert_eq!(socket_inode(other.as_bytes()), None, "{other}");

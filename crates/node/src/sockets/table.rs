@@ -1,10 +1,10 @@
-//! The kernel's tables of sockets: one line a socket, addresses in words of the machine's own order.
+//! The kernel's socket tables: one line per socket, addresses in host byte order.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::text::number;
 
-/// As the kernel numbers it.
+/// Socket states as the kernel numbers them.
 const LISTENING: u8 = 10;
 const ESTABLISHED: u8 = 1;
 
@@ -32,7 +32,7 @@ impl Protocol {
         Self::Raw6,
     ];
 
-    /// What the kernel calls it, its table included.
+    /// The name of its table in `/proc/net`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -69,7 +69,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listening, or without connections and nobody in particular at the other end.
+    /// True for a listening socket, or a connectionless one without a peer.
     pub fn waits_for_anybody(&self) -> bool {
         match self.protocol {
             Protocol::Tcp | Protocol::Tcp6 => self.state == LISTENING,
@@ -78,7 +78,7 @@ impl Socket {
     }
 }
 
-/// Lines as in `/proc/net/tcp`; the heading and those that are damaged are left out.
+/// Parses lines as in `/proc/net/tcp`, without the header and malformed ones.
 pub fn parse(table: &[u8], protocol: Protocol) -> impl Iterator<Item = Socket> {
     table
         .split(|byte| *byte == b'\n')
@@ -89,7 +89,7 @@ fn socket(line: &[u8], protocol: Protocol) -> Option<Socket> {
     let mut words = line
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
-    // The slot of the kernel's table, which means nothing to others.
+    // The hash slot, an internal number of the kernel.
     words.next()?;
     let local = address(words.next()?)?;
     let remote = address(words.next()?)?;
@@ -114,7 +114,7 @@ fn socket(line: &[u8], protocol: Protocol) -> Option<Socket> {
     })
 }
 
-/// `0100007F:1F90`, or with four such words.
+/// Parses `0100007F:1F90`, or an address of four such words.
 fn address(word: &[u8]) -> Option<(IpAddr, u16)> {
     let (host, port) = split(word)?;
     let port = u16::try_from(hexadecimal(port)?).ok()?;
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_listener_is_read_with_all_that_is_known_of_it() {
+    fn a_listener_is_parsed_with_all_fields() {
         let table = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when \
 retrnsmt   uid  timeout inode\n   0: 0100007F:C350 00000000:0000 0A 00000001:00000002 \
 02:0000000B 00000003  1000        4 12345 2 ffff9c0a12345678 100 0 0 10 0\n";
@@ -189,7 +189,7 @@ retrnsmt   uid  timeout inode\n   0: 0100007F:C350 00000000:0000 0A 00000001:000
         assert!(all[0].waits_for_anybody());
     }
 
-    /// As the kernel writes it.
+    /// Formats an address as the kernel does.
     fn written(ip: IpAddr, port: u16) -> String {
         let bytes = match ip {
             IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -204,7 +204,7 @@ retrnsmt   uid  timeout inode\n   0: 0100007F:C350 00000000:0000 0A 00000001:000
 
     proptest! {
         #[test]
-        fn every_address_comes_back(ip: IpAddr, port: u16, state in 1_u8..12, inode: u64) {
+        fn every_address_is_parsed_as_written(ip: IpAddr, port: u16, state in 1_u8..12, inode: u64) {
             let address = written(ip, port);
             let line = format!(
                 "1: {address} {address} {state:02X} 0:0 0:0 0 0 0 {inode} 1 0"
@@ -217,7 +217,7 @@ retrnsmt   uid  timeout inode\n   0: 0100007F:C350 00000000:0000 0A 00000001:000
         }
 
         #[test]
-        fn any_table_is_survived(table in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn no_table_causes_a_panic(table in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = parse(&table, Protocol::Tcp).count();
         }
     }
