@@ -115,7 +115,7 @@ fn an_interrupted_copy_leaves_a_directory_that_was_there_and_says_so() {
     signal(&child, Signal::INT);
     let (code, said) = ended(child);
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("still in there"), "{said}");
+    assert!(said.contains("remain in there"), "{said}");
     assert_eq!(std::fs::read(dir.join("own")).unwrap(), b"own");
     assert!(dir.join("first").exists());
 }

@@ -231,7 +231,7 @@ fn a_node_joins_with_a_certificate_made_elsewhere() {
         .run(["pki", "ca", "--out", "fleet", "--name", "fleet"])
         .ok();
     let said = cli().run(["pki", "ca", "--out", "fleet"]).failed(1);
-    assert!(said.contains("ca.crt is there already"), "{said}");
+    assert!(said.contains("ca.crt exists"), "{said}");
     cli()
         .run([
             "pki", "client", "--ca", "fleet", "--name", "ops", "--role", "os:admin", "--pem", "ops",

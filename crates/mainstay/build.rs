@@ -1,7 +1,7 @@
-//! Writes down what this binary was made from: commit, its date, compiler.
+//! Records the commit, its date and the compiler in the binary.
 //!
-//! `MAINSTAY_SHA` and `SOURCE_DATE_EPOCH` win over git, so that packagers without a checkout can
-//! state them and builds stay reproducible.
+//! `MAINSTAY_SHA` and `SOURCE_DATE_EPOCH` take precedence over git, so that builds without a
+//! checkout are reproducible.
 
 use std::process::Command;
 

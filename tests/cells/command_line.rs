@@ -157,7 +157,7 @@ fn an_end_for_want_of_memory_is_said() {
         .cli()
         .run(["run", "--memory", "16M", "--", "tail", "/dev/zero"]);
     let said = ran.failed(137);
-    assert!(said.contains("used up its memory"), "{said}");
+    assert!(said.contains("reached its memory limit"), "{said}");
     assert!(node.cells().is_empty(), "{:?}", node.cells());
 }
 
@@ -266,7 +266,7 @@ fn a_cell_that_was_there_is_run_in_and_stays() {
         .cli()
         .run(["run", "--cell", "web", "--memory", "1M", "--", "true"])
         .failed(2);
-    assert!(said.contains("\"web\" is there already"), "{said}");
+    assert!(said.contains("cell \"web\" exists"), "{said}");
 
     let new = [
         "run",

@@ -1,5 +1,6 @@
 //! Location of the client configuration: the file named, the user's own, or the local node's.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use mainstay_identity::{ClientConfig, Context};
@@ -48,13 +49,12 @@ pub fn config_path(options: &Options) -> Result<PathBuf, Error> {
 
 /// Returns `$XDG_CONFIG_HOME/mainstay/config.yaml`, else `~/.config/mainstay/config.yaml`.
 pub fn user_config_path() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+    let absolute = |value: Option<OsString>| {
+        let path = value.map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
     };
-    absolute("XDG_CONFIG_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".config")))
+    absolute(std::env::var_os("XDG_CONFIG_HOME"))
+        .or_else(|| absolute(std::env::var_os("HOME")).map(|home| home.join(".config")))
         .map(|base| base.join("mainstay/config.yaml"))
 }
 

@@ -1,4 +1,4 @@
-//! What this binary was made from.
+//! Build information of this binary.
 
 use mainstay_daemon::Build;
 

@@ -14,7 +14,7 @@ use crate::commands::{
 use crate::environment;
 use crate::failure::Exit;
 
-/// Operate Linux machines by API: one node or all of them, no SSH, no shell
+/// Operate Linux machines through an API: one node or many, without SSH or a shell
 #[derive(Debug, Parser)]
 #[command(
     name = "mainstay",
@@ -50,12 +50,14 @@ fn after_help() -> String {
 
 /// Options of every command that calls a node.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Nodes to ask, through the endpoint; comma-separated or repeated
+    /// Call these nodes through the endpoint; comma-separated or repeated
     #[arg(short, long, global = true, value_name = "NODE", value_delimiter = ',')]
     pub nodes: Vec<String>,
 
-    /// Endpoints to try in order, instead of the context's: HOST, HOST:PORT or unix:PATH
+    /// Connect to the first of these that answers: HOST, HOST:PORT or unix:PATH [default: the
+    /// context's]
     #[arg(
         short,
         long,
@@ -65,7 +67,7 @@ pub struct Global {
     )]
     pub endpoints: Vec<String>,
 
-    /// Context of the client configuration to use, instead of its current one
+    /// Context of the client configuration [default: the current one]
     #[arg(long, global = true, value_name = "NAME", env = environment::CONTEXT)]
     pub context: Option<String>,
 
@@ -78,11 +80,11 @@ pub struct Global {
     )]
     pub client_config: Option<PathBuf>,
 
-    /// How results are printed
+    /// Output format
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
     pub output: Format,
 
-    /// How long to wait for a connection and for an answer (streams: for the connection only)
+    /// Timeout of connecting and of one answer; for streams, of connecting only
     #[arg(long, global = true, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
 }

@@ -152,6 +152,12 @@ impl Failure {
         Self::new(exit, chain(error))
     }
 
+    /// Creates a failure for a file that cannot be read, written or created.
+    pub fn file(action: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        let path = path.display();
+        Self::new(Exit::Failed, format!("cannot {action} {path}: {error}"))
+    }
+
     /// Prints the message, unless that is done, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self.report {

@@ -8,7 +8,7 @@ use super::streams::print_text;
 use crate::cli::{Format, Global};
 use crate::failure::Outcome;
 
-/// Print a file of the node
+/// Print a file
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "read",
@@ -18,7 +18,7 @@ use crate::failure::Outcome;
     mainstay cat /var/log/big.log | zstd > big.log.zst"
 )]
 pub struct Cat {
-    /// A regular file, by its absolute path
+    /// Absolute path of a regular file
     path: String,
 }
 

@@ -7,13 +7,14 @@ use crate::cli::Cli;
 use crate::failure::Outcome;
 use crate::output;
 
-/// Print the completion script of a shell
+/// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay completion bash > /etc/bash_completion.d/mainstay\n  \
     source <(mainstay completion zsh)\n  \
     mainstay completion fish > ~/.config/fish/completions/mainstay.fish")]
 pub struct Completion {
+    /// Shell to complete for
     #[arg(value_enum)]
     shell: Shell,
 }

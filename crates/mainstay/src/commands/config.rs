@@ -1,4 +1,4 @@
-//! `mainstay config`: the contexts of the client configuration.
+//! `mainstay config`: contexts of the client configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -10,30 +10,36 @@ use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
 use mainstay_client::format::Table;
-use mainstay_client::{config_path, load_config, user_config_path};
+use mainstay_client::{chain, config_path, load_config, user_config_path};
 
 /// Manage the contexts of the client configuration
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  \
-    mainstay config merge client.yaml        take over the contexts of another file\n  \
+    mainstay config merge client.yaml        add the contexts of another file\n  \
     mainstay config list\n  \
     mainstay config use node1\n  \
     mainstay config info")]
 pub enum Config {
     /// List the contexts
+    #[command(after_help = "Examples:\n  mainstay config list\n  mainstay config list -o json")]
     List,
-    /// Make a context the current one
-    Use { name: String },
+    /// Set the current context
+    #[command(after_help = "Examples:\n  mainstay config use node1")]
+    Use {
+        /// Name of the context
+        name: String,
+    },
     /// Add or replace a context
     #[command(after_help = "Examples:\n  \
         mainstay config add prod -e 10.0.0.5,10.0.0.6 --ca ca.crt --crt me.crt --key me.key\n  \
         mainstay config add here --socket /var/lib/mainstay/run/mainstay.sock")]
     Add {
+        /// Name of the context
         name: String,
-        /// The CA's certificate, PEM
+        /// CA certificate (PEM)
         #[arg(long, value_name = "FILE", required_unless_present = "socket")]
         ca: Option<PathBuf>,
-        /// The client's certificate, PEM
+        /// Client certificate (PEM)
         #[arg(
             long,
             value_name = "FILE",
@@ -41,7 +47,7 @@ pub enum Config {
             required_unless_present = "socket"
         )]
         crt: Option<PathBuf>,
-        /// Its key, PEM
+        /// Private key of the client certificate (PEM)
         #[arg(
             long,
             value_name = "FILE",
@@ -49,19 +55,31 @@ pub enum Config {
             required_unless_present = "socket"
         )]
         key: Option<PathBuf>,
-        /// The unix socket of a node on this machine, instead of endpoints
+        /// Unix socket of a node on this machine, instead of endpoints
         #[arg(long, value_name = "PATH", conflicts_with_all = ["ca", "crt", "key"])]
         socket: Option<PathBuf>,
     },
-    /// Take over the contexts of another client configuration, such as a node's client.yaml
-    Merge { file: PathBuf },
-    /// Show a context: where it leads, who it makes you, and until when
+    /// Add the contexts of another client configuration, such as a node's client.yaml
+    #[command(after_help = "Examples:\n  mainstay config merge client.yaml\n\n\
+        A context whose name is taken is added under another name.")]
+    Merge {
+        /// Client configuration file
+        file: PathBuf,
+    },
+    /// Show the endpoints, name, role and expiry of a context
+    #[command(
+        after_help = "Examples:\n  mainstay config info\n  mainstay config info prod -o json"
+    )]
     Info {
-        /// [default: the current context]
+        /// Name of the context [default: the current one]
         name: Option<String>,
     },
-    /// Remove a context and its key
-    Remove { name: String },
+    /// Remove a context and its private key
+    #[command(after_help = "Examples:\n  mainstay config remove prod")]
+    Remove {
+        /// Name of the context
+        name: String,
+    },
 }
 
 impl Config {
@@ -71,7 +89,7 @@ impl Config {
             Self::Info { name } => info(global, name.as_deref().or(global.context.as_deref())),
             Self::Use { name } => change(global, |config| {
                 config.use_context(&name)?;
-                Ok(format!("context {name:?} is now the current one"))
+                Ok(format!("current context is {name:?}"))
             }),
             Self::Remove { name } => change(global, |config| {
                 config.remove(&name)?;
@@ -106,11 +124,11 @@ impl Config {
 
 fn add(global: &Global, name: String, context: Context) -> Outcome {
     if name.is_empty() {
-        return Err(Failure::usage("a context needs a name"));
+        return Err(Failure::usage("the name of a context cannot be empty"));
     }
     if context.socket.is_none() && context.endpoints.is_empty() {
         return Err(Failure::usage(
-            "name the node's endpoint with -e HOST, or its --socket PATH",
+            "context has no endpoint; name one with -e HOST or --socket PATH",
         ));
     }
     if let Some(ca) = &context.ca {
@@ -118,12 +136,12 @@ fn add(global: &Global, name: String, context: Context) -> Outcome {
             .map_err(|error| Failure::caused(Exit::Tls, &error))?;
     }
     change(global, |config| {
-        let shown = format!("context {name:?} added");
+        let message = format!("context {name:?} added");
         if config.context.is_empty() {
             config.context.clone_from(&name);
         }
         config.contexts.insert(name, context);
-        Ok(shown)
+        Ok(message)
     })
 }
 
@@ -131,19 +149,19 @@ fn merge(global: &Global, file: &Path) -> Outcome {
     let other = load_config(file)?;
     let count = other.contexts.len();
     change(global, |config| {
-        let chosen = other.context.clone();
+        let current = other.context.clone();
         let renamed = config.merge(other);
         if config.context.is_empty() {
             config.context = renamed
                 .iter()
-                .find(|renamed| renamed.from == chosen)
-                .map_or(chosen, |renamed| renamed.to.clone());
+                .find(|renamed| renamed.from == current)
+                .map_or(current, |renamed| renamed.to.clone());
         }
-        let mut shown = format!("{count} contexts taken over from {}", file.display());
+        let mut message = format!("{count} contexts added from {}", file.display());
         for renamed in renamed {
-            shown.push_str(&format!("; {:?} is now {:?}", renamed.from, renamed.to));
+            message.push_str(&format!("; {:?} renamed to {:?}", renamed.from, renamed.to));
         }
-        Ok(shown)
+        Ok(message)
     })
 }
 
@@ -155,7 +173,7 @@ fn writable_config_path(global: &Global) -> Outcome<PathBuf> {
     })
 }
 
-/// Changes the user's own file, which need not exist yet.
+/// Changes the client configuration, creating the file if it does not exist.
 fn change(
     global: &Global,
     edit: impl FnOnce(
@@ -168,14 +186,14 @@ fn change(
     } else {
         ClientConfig::default()
     };
-    let done = edit(&mut config).map_err(|error| Failure::caused(Exit::NotFound, &error))?;
+    let message = edit(&mut config).map_err(|error| Failure::caused(Exit::NotFound, &error))?;
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        std::fs::create_dir_all(dir)?;
+        std::fs::create_dir_all(dir).map_err(|error| Failure::file("create", dir, &error))?;
     }
     config
         .save(&path)
         .map_err(|error| Failure::caused(Exit::Failed, &error))?;
-    anstream::eprintln!("{done} ({})", path.display());
+    anstream::eprintln!("{message} ({})", path.display());
     Ok(())
 }
 
@@ -186,14 +204,14 @@ fn list(global: &Global) -> Outcome {
             let mut table =
                 Table::new(&["CURRENT", "NAME", "ENDPOINTS", "NODES", "ROLE", "EXPIRES"]);
             for (name, context) in &config.contexts {
-                let facts = Facts::of(context);
+                let summary = Summary::of(context);
                 table.row(vec![
                     if *name == config.context { "*" } else { "" }.to_owned(),
                     name.clone(),
-                    facts.endpoints.join(","),
+                    summary.endpoints.join(","),
                     context.nodes.join(","),
-                    facts.role,
-                    facts.expires.unwrap_or_default(),
+                    summary.role,
+                    summary.expires.unwrap_or_default(),
                 ]);
             }
             output::print(&table.to_string())
@@ -202,7 +220,7 @@ fn list(global: &Global) -> Outcome {
             let contexts: Vec<Value> = config
                 .contexts
                 .iter()
-                .map(|(name, context)| Facts::of(context).value(name, *name == config.context))
+                .map(|(name, context)| Summary::of(context).value(name, *name == config.context))
                 .collect();
             output::print_document(format, &Value::from(contexts))
         }
@@ -215,24 +233,24 @@ fn info(global: &Global, name: Option<&str>) -> Outcome {
     let (name, context) = config
         .get(name)
         .map_err(|error| Failure::caused(Exit::NotFound, &error))?;
-    let facts = Facts::of(context);
+    let summary = Summary::of(context);
     match global.output {
         Format::Table => output::print(&format!(
             "context:    {name}\nfile:       {}\nendpoints:  {}\nnodes:      {}\nname:       {}\nrole:       {}\nserial:     {}\nexpires:    {}\n",
             path.display(),
-            facts.endpoints.join(", "),
+            summary.endpoints.join(", "),
             context.nodes.join(", "),
-            facts.name,
-            facts.role,
-            facts.serial,
-            facts.expires.as_deref().unwrap_or("-"),
+            summary.name,
+            summary.role,
+            summary.serial,
+            summary.expires.as_deref().unwrap_or("-"),
         )),
-        format => output::print_document(format, &facts.value(name, name == config.context)),
+        format => output::print_document(format, &summary.value(name, name == config.context)),
     }
 }
 
-/// What a context says about itself, without its secrets.
-struct Facts {
+/// The public properties of a context.
+struct Summary {
     endpoints: Vec<String>,
     nodes: Vec<String>,
     name: String,
@@ -241,7 +259,7 @@ struct Facts {
     expires: Option<String>,
 }
 
-impl Facts {
+impl Summary {
     fn of(context: &Context) -> Self {
         let certificate = context
             .crt
@@ -289,13 +307,20 @@ impl Facts {
 }
 
 fn read(path: &Path) -> Outcome<String> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+    std::fs::read_to_string(path).map_err(|error| {
+        let failure = Failure::file("read", path, &error);
+        Failure::usage(failure.message)
+    })
 }
 
 fn read_certificate(path: &Path) -> Outcome<String> {
     let pem = read(path)?;
-    CertificateInfo::from_pem(&pem)
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    CertificateInfo::from_pem(&pem).map_err(|error| {
+        Failure::usage(format!(
+            "invalid certificate {}: {}",
+            path.display(),
+            chain(&error)
+        ))
+    })?;
     Ok(pem)
 }

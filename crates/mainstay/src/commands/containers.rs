@@ -11,14 +11,14 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::Table;
 
-/// The namespace of containerd that Kubernetes uses.
+/// containerd namespace of Kubernetes.
 pub(super) const KUBERNETES: &str = "k8s.io";
 
-/// List the containers of the node, those that have exited too
+/// List containers, exited ones included
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    mainstay containers                          everything containerd runs, in every namespace\n  \
-    mainstay containers --namespace moby         what Docker runs\n  \
+    mainstay containers                          containers of containerd in every namespace\n  \
+    mainstay containers --namespace moby         containers of Docker\n  \
     mainstay containers -k                       pods and containers of Kubernetes\n  \
     mainstay containers -o json | jq '.[].containers[] | select(.pid == 0) | .id'")]
 pub struct Containers {
@@ -26,15 +26,15 @@ pub struct Containers {
     scope: Scope,
 }
 
-/// Whose containers: of containerd, or of Kubernetes.
+/// Selects the containers of containerd or of Kubernetes.
 #[derive(Debug, Clone, Args)]
 pub struct Scope {
-    /// Only this namespace of containerd: default (ctr, nerdctl), moby (Docker), k8s.io
-    /// (Kubernetes), ... [default: all]
+    /// Restrict to this containerd namespace: default (ctr, nerdctl), moby (Docker), k8s.io
+    /// (Kubernetes), mainstay (cells), ... [default: all]
     #[arg(long, value_name = "NAMESPACE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     namespace: Option<String>,
 
-    /// The pods and containers of Kubernetes, through CRI
+    /// Pods and containers of Kubernetes, through CRI
     #[arg(short, long, conflicts_with = "namespace")]
     kubernetes: bool,
 }

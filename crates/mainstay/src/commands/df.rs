@@ -10,7 +10,7 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::{Table, percent, size};
 
-/// Show what is mounted on the node and how full it is
+/// Show mounted file systems and their usage
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "mounts",
@@ -20,7 +20,7 @@ use mainstay_client::format::{Table, percent, size};
     mainstay df -o json | jq '.[].stats[] | select(.available < 1e9)'"
 )]
 pub struct Df {
-    /// Also what has no size: the kernel's own file systems, and mounts that do not answer
+    /// Include file systems without a size: pseudo file systems and mounts that do not respond
     #[arg(short, long)]
     all: bool,
 }

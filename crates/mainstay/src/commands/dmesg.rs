@@ -8,17 +8,17 @@ use super::streams::print_text;
 use crate::cli::Global;
 use crate::failure::Outcome;
 
-/// Show the messages of the node's kernel
+/// Show kernel messages
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay dmesg\n  \
     mainstay dmesg -f --new")]
 pub struct Dmesg {
-    /// Go on with new messages as they come
+    /// Follow new messages
     #[arg(short, long)]
     follow: bool,
 
-    /// Only messages that come from now on
+    /// Skip messages logged before now
     #[arg(long, requires = "follow")]
     new: bool,
 }

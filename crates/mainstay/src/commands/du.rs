@@ -9,45 +9,46 @@ use crate::cli::Global;
 use crate::failure::Outcome;
 use mainstay_client::format::{parse_size, printable, size};
 
-/// Show what directories of the node take on disk
+/// Show the disk usage of directories
 ///
-/// Counted as du counts: what is allocated, hard links once. Each directory comes after what is
-/// in it. What cannot be read is told; the exit code is then 1.
+/// Counts allocated blocks and hard links once, as du does. A directory follows its entries. An
+/// entry that cannot be read is a warning, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "usage",
     disable_help_flag = true,
     after_help = "Examples:\n  \
-    mainstay du -s /var /home             only these\n  \
-    mainstay du -d 1 /var                 and what is directly below\n  \
-    mainstay du -a --threshold 100M /     every file and directory of 100 MiB or more\n  \
+    mainstay du -s /var /home             totals only\n  \
+    mainstay du -d 1 /var                 with direct subdirectories\n  \
+    mainstay du -a --threshold 100M /     files and directories of 100 MiB or more\n  \
     mainstay du -d 1 / -o json | jq -s 'sort_by(.size)[] | .name'"
 )]
 pub struct Du {
+    /// Absolute paths
     #[arg(value_name = "PATH", default_value = "/")]
     paths: Vec<String>,
 
-    /// Only directories so many levels below; all of them are counted
+    /// Show at most N levels of directories; deeper ones still count [default: unlimited]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..i64::from(i32::MAX)))]
     depth: Option<i32>,
 
-    /// Only the paths themselves, as -d 0
+    /// Show only the paths themselves, as -d 0
     #[arg(short, long, conflicts_with = "depth")]
     summarize: bool,
 
-    /// Files too, not only directories
+    /// Show files too, not only directories
     #[arg(short, long)]
     all: bool,
 
-    /// Only what takes at least so much (100M, 2G); with a minus sign, at most so much
+    /// Show only entries of at least SIZE (100M, 2G), or at most SIZE with a minus sign
     #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true, default_value = "0", hide_default_value = true, value_parser = parse_size)]
     threshold: i64,
 
-    /// Sizes in bytes
+    /// Show sizes in bytes
     #[arg(short, long)]
     bytes: bool,
 
-    /// Sizes with units, which they have anyway
+    /// Show sizes with units (the default)
     #[arg(short = 'h', long, conflicts_with = "bytes")]
     human_readable: bool,
 
@@ -73,7 +74,7 @@ impl Du {
         print_entries(&client, global.output, stream, |info| Some(self.line(info))).await
     }
 
-    /// On the wire 0 is everything and 1 the paths themselves.
+    /// Returns the depth of the request, where 0 is unlimited and 1 the paths themselves.
     fn levels(&self) -> i32 {
         match self.depth {
             _ if self.summarize => 1,

@@ -13,7 +13,7 @@ use crate::cli::{Format, Global};
 use crate::failure::Outcome;
 use crate::output;
 
-/// Show what happened on the node, and with -f what happens
+/// Show events, and follow them with -f
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay events --tail 10\n  \
@@ -21,19 +21,19 @@ use crate::output;
     mainstay events -f\n  \
     mainstay events -f --after 00000000000000051878a3b1c0de0000")]
 pub struct Events {
-    /// Go on with new events as they come
+    /// Follow new events
     #[arg(short, long)]
     follow: bool,
 
-    /// Begin with the last N kept events; -1 for all [default: 20, with -f: 0]
+    /// Start with the last N events; -1 for all [default: 20, with -f: 0]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-1..), conflicts_with_all = ["since", "after"])]
     tail: Option<i32>,
 
-    /// Begin with the events of this long ago
+    /// Start with the events of the last TIME: 10m, 2h, 1day
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "after")]
     since: Option<std::time::Duration>,
 
-    /// Begin after the event with this id: goes on where another stream ended
+    /// Start after the event with this id, to resume a stream
     #[arg(long, value_name = "ID")]
     after: Option<String>,
 }
@@ -48,16 +48,16 @@ impl Events {
             let event = event?;
             client.report(event.metadata.as_ref());
             let node = client.node_name(event.metadata.as_ref());
-            // The empty event that opens a stream with history is only a sign of life.
-            let Some(shown) = Shown::read(&event) else {
+            // A stream with history starts with an empty event that only confirms the subscription.
+            let Some(event) = EventLine::decode(&event) else {
                 continue;
             };
             match global.output {
                 Format::Table if client.has_many_nodes() => {
-                    output::print(&format!("{node}: {}\n", shown.line()))?;
+                    output::print(&format!("{node}: {}\n", event.line()))?;
                 }
-                Format::Table => output::print(&format!("{}\n", shown.line()))?,
-                format => output::print_item(format, &shown.value(&node))?,
+                Format::Table => output::print(&format!("{}\n", event.line()))?,
+                format => output::print_item(format, &event.value(&node))?,
             }
         }
         client.finish()
@@ -72,7 +72,7 @@ impl Events {
         EventsRequest {
             tail_events: tail,
             tail_id: self.after.clone().unwrap_or_default(),
-            // A part of a second counts as a whole one: rather one event more than one less.
+            // Rounded up: rather one event more than one less.
             tail_seconds: self.since.map_or(0, |since| {
                 i32::try_from(since.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
             }),
@@ -81,21 +81,21 @@ impl Events {
     }
 }
 
-/// An event as people read it.
-struct Shown {
+/// An event, decoded for display.
+struct EventLine {
     id: String,
     time: Option<jiff::Timestamp>,
     kind: String,
     data: Value,
-    what: String,
+    summary: String,
 }
 
-impl Shown {
-    fn read(wire: &Event) -> Option<Self> {
+impl EventLine {
+    fn decode(wire: &Event) -> Option<Self> {
         let packed = wire.data.as_ref()?;
         let kind = event::kind(packed).unwrap_or(&packed.type_url).to_owned();
         let data = json_of_bytes(&kind, &packed.value);
-        let what = match event::unpack::<ServiceStateEvent>(packed) {
+        let summary = match event::unpack::<ServiceStateEvent>(packed) {
             Ok(state) => {
                 format!(
                     "{} {} {}",
@@ -106,7 +106,7 @@ impl Shown {
             }
             Err(_) => data.to_string(),
         };
-        // Our ids carry the time; those of other nodes may not.
+        // Ids of Mainstay contain the time; those of other implementations may not.
         let time =
             wire.id.parse::<EventId>().ok().and_then(|id| {
                 jiff::Timestamp::from_nanosecond(i128::from(id.time.as_nanos())).ok()
@@ -116,14 +116,14 @@ impl Shown {
             time,
             kind,
             data,
-            what,
+            summary,
         })
     }
 
     fn line(&self) -> String {
         let time = self.time.map_or_else(|| "-".to_owned(), local_time);
         let kind = self.kind.rsplit('.').next().unwrap_or(&self.kind);
-        format!("{time}  {kind:<18} {}", self.what)
+        format!("{time}  {kind:<18} {}", self.summary)
     }
 
     fn value(&self, node: &str) -> Value {

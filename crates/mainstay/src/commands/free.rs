@@ -10,7 +10,7 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::{Table, size};
 
-/// Show the memory of the node
+/// Show memory and swap
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "memory",

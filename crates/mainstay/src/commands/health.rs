@@ -14,16 +14,16 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
 use mainstay_client::format::Table;
 
-/// Ask whether the node, or one of its services, is serving
+/// Check whether the node, or one gRPC service, is serving
 ///
-/// Exits with 0 when it is and with 1 when it is not.
+/// The exit code is 0 if it is serving and 1 if it is not.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay health\n  \
     mainstay health machine.MachineService\n  \
     mainstay health -e 10.0.0.5 --timeout 2s && echo up")]
 pub struct Health {
-    /// A service by its full name [default: the node as a whole]
+    /// Full name of a gRPC service [default: the whole node]
     service: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Health {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let service = self.service.unwrap_or_default();
-        let statuses = ask(&client, &service).await?;
+        let statuses = check(&client, &service).await?;
         let rows: Vec<_> = statuses
             .iter()
             .map(|(node, status)| {
@@ -40,7 +40,7 @@ impl Health {
             .collect();
         match global.output {
             Format::Table => output::print(&table(&service, &statuses))?,
-            // Without -n there is one node, and no need for a list.
+            // Without -n there is one node, so no list.
             format if client.nodes().is_empty() => {
                 for row in &rows {
                     output::print_document(format, row)?;
@@ -56,23 +56,25 @@ impl Health {
             None => Ok(()),
             Some((node, _)) => Err(Failure::new(
                 Exit::Failed,
-                format!("node {node} answers, but is not serving"),
+                format!("node {node} answers but is not serving; mainstay logs mainstay shows why"),
             )),
         }
     }
 }
 
-/// The answers of all nodes that gave one.
-async fn ask(client: &Connection, service: &str) -> Outcome<Vec<(String, ServingStatus)>> {
-    let question = HealthCheckRequest {
+/// Returns the status of every node that answered.
+async fn check(client: &Connection, service: &str) -> Outcome<Vec<(String, ServingStatus)>> {
+    let request = HealthCheckRequest {
         service: service.to_owned(),
     };
     let explain = |status: Status| match status.code() {
-        Code::NotFound => Status::not_found(format!("the node has no service {service:?}")),
+        Code::NotFound => {
+            Status::not_found(format!("gRPC service {service:?} not found on the node"))
+        }
         _ => status,
     };
     let answers = client
-        .call_each(client.timeout(), &question, |request| {
+        .call_each(client.timeout(), &request, |request| {
             let mut health = HealthClient::new(client.channel());
             async move { health.check(request).await.map_err(explain) }
         })

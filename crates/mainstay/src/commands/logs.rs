@@ -12,45 +12,45 @@ use crate::failure::Outcome;
 use mainstay_client::format::parse_time;
 use mainstay_client::format::wire_time;
 
-/// Show a log: the node's own (`mainstay`), its `audit` log, or that of a container
+/// Show a log: of the daemon (`mainstay`), the `audit` log, or of a container
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay logs mainstay --tail 20\n  \
     mainstay logs mainstay -f\n  \
     mainstay logs audit --since 1h\n  \
     mainstay logs mainstay --since 2026-11-15T20:00:00Z --until 2026-11-15T21:00:00Z\n  \
-    mainstay logs -k kube-system/coredns-0:coredns -f     a container of Kubernetes\n  \
-    mainstay logs -k kube-system/coredns-0:coredns -p     the one that ran before it\n  \
-    mainstay logs --namespace default web                 a container of containerd")]
+    mainstay logs -k kube-system/coredns-0:coredns -f     container of Kubernetes\n  \
+    mainstay logs -k kube-system/coredns-0:coredns -p     its previous instance\n  \
+    mainstay logs --namespace default web                 container of containerd")]
 pub struct Logs {
-    /// Which log, or which container's, as `mainstay containers` shows it
+    /// Log id, or container id as in `mainstay containers`
     id: String,
 
-    /// Go on with new lines as they come
+    /// Follow new lines
     #[arg(short, long)]
     follow: bool,
 
-    /// Only the last N lines
+    /// Show the last N lines [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     tail: Option<i32>,
 
-    /// Only lines from this time on: RFC 3339, or how long ago (10m, 2h, 1day)
+    /// Show lines since TIME: RFC 3339, or a duration before now (10m, 2h, 1day)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<jiff::Timestamp>,
 
-    /// Only lines up to this time
+    /// Show lines until TIME
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<jiff::Timestamp>,
 
-    /// The namespace the log belongs to: `system` for the node's own, or one of containerd
+    /// Namespace of the log: `system` for the node's own, `mainstay` for cells, or one of containerd
     #[arg(long, value_name = "NAMESPACE", default_value = "system")]
     namespace: String,
 
-    /// The log of a container of Kubernetes, through CRI
+    /// Log of a Kubernetes container, through CRI
     #[arg(short, long, conflicts_with = "namespace")]
     kubernetes: bool,
 
-    /// Of the instance before, when the container was started again
+    /// Log of the previous instance of a restarted container
     #[arg(short, long)]
     previous: bool,
 }

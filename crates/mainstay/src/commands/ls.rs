@@ -10,7 +10,7 @@ use crate::failure::Outcome;
 use mainstay_client::format::local_time;
 use mainstay_client::format::printable;
 
-/// List files of the node
+/// List files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay ls /etc\n  \
@@ -18,22 +18,23 @@ use mainstay_client::format::printable;
     mainstay ls -lR --depth 2 /etc\n  \
     mainstay ls -R / -o json | jq 'select(.size > 1e9) | .name'")]
 pub struct Ls {
+    /// Absolute path
     #[arg(default_value = "/")]
     path: String,
 
-    /// Mode, owner, size and time too
+    /// Show mode, owner, size and modification time
     #[arg(short)]
     long: bool,
 
-    /// Also what is below directories
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// With -R: so many levels; 0 for all
+    /// With -R, list at most N levels; 0 for unlimited
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     depth: i32,
 
-    /// Also extended attributes (shown with -o json or yaml)
+    /// Include extended attributes (with -o json or yaml)
     #[arg(long)]
     xattrs: bool,
 }
@@ -54,7 +55,7 @@ impl Ls {
             .await?
             .into_inner();
         print_entries(&client, global.output, stream, |info| {
-            // The directory itself is not one of its entries.
+            // The root of the listing is not one of its entries.
             let shown = info.relative_name != ".";
             shown.then(|| match self.long {
                 true => long(info),
@@ -65,7 +66,7 @@ impl Ls {
     }
 }
 
-/// `drwxr-xr-x     0     0      4096 2026-11-15 20:34:50 name -> target`
+/// Formats `drwxr-xr-x     0     0      4096 2026-11-15 20:34:50 name -> target`
 fn long(info: &FileInfo) -> String {
     let time =
         jiff::Timestamp::from_second(info.modified).map_or_else(|_| "-".to_owned(), local_time);
@@ -85,7 +86,7 @@ fn long(info: &FileInfo) -> String {
     )
 }
 
-/// The wire's mode bits as `ls` shows them.
+/// Formats the mode bits of the API as `ls` does.
 fn mode(bits: u32) -> String {
     let has = |bit: u32| bits & 1 << bit != 0;
     let kind = match () {
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_shown_as_ls_does() {
+    fn modes_are_formatted_as_ls_does() {
         assert_eq!(mode(0o644), "-rw-r--r--");
         assert_eq!(mode(1 << 31 | 1 << 20 | 0o777), "drwxrwxrwt");
         assert_eq!(mode(1 << 23 | 0o4755 & 0o777), "-rwsr-xr-x");

@@ -8,13 +8,13 @@ use crate::cli::Cli;
 use crate::failure::Outcome;
 use crate::output;
 
-/// Print the man page, or write one per command into a directory
+/// Print the man page, or write one page per command to a directory
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay man | man -l -\n  \
     mainstay man --dir /usr/local/share/man/man1")]
 pub struct Man {
-    /// Write mainstay.1, mainstay-logs.1 and so on into this directory
+    /// Write mainstay.1, mainstay-logs.1, ... to this directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

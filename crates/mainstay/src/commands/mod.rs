@@ -34,25 +34,25 @@ pub fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
     match command {
         Command::Serve(serve) => serve.run(),
-        Command::Version(version) => talk(version.run(&global)),
-        Command::Health(health) => talk(health.run(&global)),
-        Command::Events(events) => talk(events.run(&global)),
-        Command::Logs(logs) => talk(logs.run(&global)),
-        Command::Top(top) => watch(top.run(&global)),
-        Command::Ps(ps) => talk(ps.run(&global)),
-        Command::Free(free) => talk(free.run(&global)),
-        Command::Df(df) => talk(df.run(&global)),
-        Command::Du(du) => talk(du.run(&global)),
-        Command::Netstat(netstat) => talk(netstat.run(&global)),
-        Command::Dmesg(dmesg) => talk(dmesg.run(&global)),
-        Command::Containers(containers) => talk(containers.run(&global)),
-        Command::Stats(stats) => talk(stats.run(&global)),
-        Command::Restart(restart) => talk(restart.run(&global)),
-        Command::Run(run) => talk_and_leave(run.run(&global)),
-        Command::Cell(cell) => talk(cell.run(&global)),
-        Command::Ls(ls) => talk(ls.run(&global)),
-        Command::Cat(cat) => talk(cat.run(&global)),
-        Command::Cp(cp) => talk(cp.run(&global)),
+        Command::Version(version) => block_on(version.run(&global)),
+        Command::Health(health) => block_on(health.run(&global)),
+        Command::Events(events) => block_on(events.run(&global)),
+        Command::Logs(logs) => block_on(logs.run(&global)),
+        Command::Top(top) => block_on_with_worker(top.run(&global)),
+        Command::Ps(ps) => block_on(ps.run(&global)),
+        Command::Free(free) => block_on(free.run(&global)),
+        Command::Df(df) => block_on(df.run(&global)),
+        Command::Du(du) => block_on(du.run(&global)),
+        Command::Netstat(netstat) => block_on(netstat.run(&global)),
+        Command::Dmesg(dmesg) => block_on(dmesg.run(&global)),
+        Command::Containers(containers) => block_on(containers.run(&global)),
+        Command::Stats(stats) => block_on(stats.run(&global)),
+        Command::Restart(restart) => block_on(restart.run(&global)),
+        Command::Run(run) => block_on_and_abandon(run.run(&global)),
+        Command::Cell(cell) => block_on(cell.run(&global)),
+        Command::Ls(ls) => block_on(ls.run(&global)),
+        Command::Cat(cat) => block_on(cat.run(&global)),
+        Command::Cp(cp) => block_on(cp.run(&global)),
         Command::Config(config) => config.run(&global),
         Command::Pki(pki) => pki.run(&global),
         Command::Completion(completion) => completion.run(),
@@ -60,16 +60,16 @@ pub fn run(cli: Cli) -> Outcome {
     }
 }
 
-/// Runs what talks to a node. One thread is enough for a client.
-fn talk(work: impl Future<Output = Outcome>) -> Outcome {
+/// Runs a client command on one thread.
+fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
         .block_on(work)
 }
 
-/// The same for what writes beside: a write whose reader does not read is not waited for.
-fn talk_and_leave(work: impl Future<Output = Outcome>) -> Outcome {
+/// Runs a client command without waiting for pending writes to a reader that has stopped reading.
+fn block_on_and_abandon(work: impl Future<Output = Outcome>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -78,8 +78,9 @@ fn talk_and_leave(work: impl Future<Output = Outcome>) -> Outcome {
     outcome
 }
 
-/// The same for a view that stays quick while long answers are taken apart beside it.
-fn watch(work: impl Future<Output = Outcome>) -> Outcome {
+/// Runs a client command with a worker thread, so that decoding large answers does not delay the
+/// live view.
+fn block_on_with_worker(work: impl Future<Output = Outcome>) -> Outcome {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -12,69 +12,69 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::Table;
 
-/// List the network sockets of the node
+/// List network sockets
 ///
-/// TCP and UDP with somebody at the other end, unless asked otherwise. Addresses are numbers
-/// always; -n means --nodes here as everywhere.
+/// Shows connected TCP and UDP sockets by default. Addresses are always numeric; -n is --nodes, as
+/// in every command.
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "ss",
     after_help = "Examples:\n  \
-    mainstay netstat -tlp                 who listens on TCP\n  \
-    mainstay netstat -a -6                everything of IPv6\n  \
-    mainstay netstat -ap --all-netns      of every container too\n  \
+    mainstay netstat -tlp                 processes that listen on TCP\n  \
+    mainstay netstat -a -6                all IPv6 sockets\n  \
+    mainstay netstat -ap --all-netns      including those of containers\n  \
     mainstay netstat -o json | jq '.[].connectrecord[] | select(.txqueue > 0)'"
 )]
 pub struct Netstat {
-    /// TCP
+    /// Show TCP sockets
     #[arg(short, long)]
     tcp: bool,
 
-    /// UDP
+    /// Show UDP sockets
     #[arg(short, long)]
     udp: bool,
 
-    /// UDP-Lite
+    /// Show UDP-Lite sockets
     #[arg(short = 'U', long)]
     udplite: bool,
 
-    /// Raw sockets
+    /// Show raw sockets
     #[arg(short = 'w', long)]
     raw: bool,
 
-    /// Only IPv4
+    /// Show IPv4 sockets only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
 
-    /// Only IPv6
+    /// Show IPv6 sockets only
     #[arg(short = '6', long)]
     ipv6: bool,
 
-    /// Only sockets that listen
+    /// Show listening sockets only
     #[arg(short, long, conflicts_with = "all")]
     listening: bool,
 
-    /// Sockets that listen too
+    /// Show listening sockets too
     #[arg(short, long)]
     all: bool,
 
-    /// The process that has the socket open
+    /// Show the PID and name of the process
     #[arg(short, long)]
     programs: bool,
 
-    /// User and inode too
+    /// Show UID and inode
     #[arg(short = 'x', long)]
     extend: bool,
 
-    /// Timers too: what for, when in seconds, sent again, probes nobody answered
+    /// Show timers: kind, expiry in seconds, retransmissions, unanswered probes
     #[arg(long)]
     timers: bool,
 
-    /// Network namespaces by name, as in /run/netns, or net:[NUMBER]; comma-separated or repeated
+    /// Network namespaces by name (as in /run/netns) or net:[INODE]; comma-separated or repeated
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     netns: Vec<String>,
 
-    /// Every network namespace of the node
+    /// Show all network namespaces
     #[arg(long, conflicts_with = "netns")]
     all_netns: bool,
 }
@@ -108,9 +108,9 @@ impl Netstat {
             (_, true) => Filter::Listening,
             _ => Filter::Connected,
         };
-        let unnamed = !(self.tcp || self.udp || self.udplite || self.raw);
+        let default = !(self.tcp || self.udp || self.udplite || self.raw);
         let (v4, v6) = (!self.ipv6, !self.ipv4);
-        let (tcp, udp) = (self.tcp || unnamed, self.udp || unnamed);
+        let (tcp, udp) = (self.tcp || default, self.udp || default);
         NetstatRequest {
             filter: filter.into(),
             feature: Some(Feature { pid: self.programs }),
@@ -184,7 +184,7 @@ impl Netstat {
     }
 }
 
-/// `127.0.0.1:22`, `[::1]:22`, and `*` for any port.
+/// Formats an address and a port: `127.0.0.1:22`, `[::1]:22`, `*` for any port.
 fn address(ip: &str, port: u32) -> String {
     let ip = if ip.contains(':') {
         format!("[{ip}]")
@@ -197,7 +197,7 @@ fn address(ip: &str, port: u32) -> String {
     }
 }
 
-/// As `netstat` names it; a socket without connections and without a peer has none.
+/// Returns the name that `netstat` uses; empty for an unconnected socket.
 fn state(state: State) -> &'static str {
     match state {
         State::Reserved => "?",
@@ -208,7 +208,7 @@ fn state(state: State) -> &'static str {
     }
 }
 
-/// `keepalive (5.12/0/0)`, as `netstat -o` shows it.
+/// Formats a timer as `netstat -o` does: `keepalive (5.12/0/0)`.
 fn timer(record: &ConnectRecord) -> String {
     let kind = match record.tr() {
         TimerActive::Off => "off",
@@ -218,8 +218,8 @@ fn timer(record: &ConnectRecord) -> String {
         TimerActive::Probe => "probe",
     };
     let (seconds, hundredths) = (record.timerwhen / 100, record.timerwhen % 100);
-    let (sent_again, unanswered) = (record.retrnsmt, record.timeout);
-    format!("{kind} ({seconds}.{hundredths:02}/{sent_again}/{unanswered})")
+    let (retransmissions, unanswered) = (record.retrnsmt, record.timeout);
+    format!("{kind} ({seconds}.{hundredths:02}/{retransmissions}/{unanswered})")
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_both_families_are_told_apart_from_their_ports() {
+    fn ipv6_addresses_are_bracketed() {
         assert_eq!(address("127.0.0.1", 22), "127.0.0.1:22");
         assert_eq!(address("::", 0), "[::]:*");
         assert_eq!(address("::ffff:10.0.0.1", 443), "[::ffff:10.0.0.1]:443");

@@ -14,7 +14,7 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::{Table, cpu_time, size};
 
-/// List the processes of the node
+/// List processes
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "processes",
@@ -25,26 +25,28 @@ use mainstay_client::format::{Table, cpu_time, size};
     mainstay ps -o json | jq '.[].processes[] | select(.state == \"Z\")'"
 )]
 pub struct Ps {
-    /// What comes first
+    /// Sort order
     #[arg(long, value_enum, default_value_t = Sort::Pid)]
     sort: Sort,
 
-    /// Only processes with this text in their name or arguments
+    /// Show only processes with TEXT in their name or arguments
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     filter: Option<String>,
 
-    /// Again and again, every so often
+    /// Refresh every TIME [default: 2s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = humantime::parse_duration)]
     watch: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Sort {
+    /// Process id (PID)
     Pid,
-    /// Processor time used so far
+    /// CPU time
     Cpu,
-    /// Memory really held
+    /// Resident memory (RSS)
     Memory,
+    /// Command name
     Name,
 }
 
@@ -59,11 +61,11 @@ impl Ps {
         loop {
             ticks.tick().await;
             if global.output == Format::Table && std::io::stdout().is_terminal() {
-                // Home, and clear what is below: nothing flickers.
+                // Cursor home, then clear below: no flicker.
                 output::print("\x1b[H\x1b[J")?;
             }
             match self.show(&client, global).await {
-                // A node that does not answer now may do so in the next round.
+                // A node that does not answer now may answer in the next round.
                 Err(failure) if failure.exit == Exit::Partial => {}
                 shown => shown?,
             }

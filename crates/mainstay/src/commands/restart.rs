@@ -12,22 +12,22 @@ use crate::failure::Outcome;
 use crate::output;
 use mainstay_client::Answer;
 
-/// The namespace of the node's own workloads.
-const OWN: &str = "mainstay";
-/// The node knows how long a container may take to end; this is longer than any should.
-const MOST_PATIENCE: Duration = Duration::from_secs(600);
+/// Namespace of cells.
+const CELLS: &str = "mainstay";
+/// The node bounds the stop by the grace period of the container; this is longer than any.
+const MIN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Restart a container: end it, by force after its grace period, and start it again
+/// Restart a container: SIGTERM, SIGKILL after its grace period, and start
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay restart web\n  \
     mainstay restart --namespace default web\n  \
     mainstay restart -k kube-system/coredns-0:coredns\n  \
-    mainstay restart --namespace mainstay web/server    an executable in a cell\n\n\
-    A container of Kubernetes starts only once: it is stopped, and its kubelet starts the next one.\n\
-    The command waits until that is done, however long the container takes to end.")]
+    mainstay restart --namespace mainstay web/server    executable in a cell\n\n\
+    A Kubernetes container is only stopped; its kubelet starts the next instance. The command waits\n\
+    until the container has exited, regardless of --timeout.")]
 pub struct Restart {
-    /// Which container, as `mainstay containers` shows it
+    /// Container id as in `mainstay containers`
     id: String,
 
     #[command(flatten)]
@@ -42,7 +42,7 @@ impl Restart {
             id: self.id.clone(),
             driver: self.scope.driver(),
         };
-        let bound = global.timeout.max(MOST_PATIENCE);
+        let bound = global.timeout.max(MIN_TIMEOUT);
         let answers = client
             .call_all_within(bound, request, |mut machine, request| async move {
                 machine.restart(request).await
@@ -60,12 +60,12 @@ impl Restart {
 
     fn done(&self) -> String {
         let id = &self.id;
-        if self.scope.namespace() == OWN {
+        if self.scope.namespace() == CELLS {
             return format!("executable {id:?} restarted");
         }
-        // No other container has a slash in its id.
+        // Only ids of Kubernetes contain a slash.
         if self.scope.namespace() == KUBERNETES || id.contains('/') {
-            format!("container {id:?} stopped; its kubelet starts the next one")
+            format!("container {id:?} stopped; its kubelet starts the next instance")
         } else {
             format!("container {id:?} restarted")
         }

@@ -12,45 +12,45 @@ use crate::environment;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
 
-/// A node with more cores has more to do than answering calls.
-const MOST_WORKERS: usize = 8;
+/// Bound on worker threads; workloads need the other cores of a large machine.
+const MAX_WORKERS: usize = 8;
 
-/// Run the node: serve its API until told to stop
+/// Run the node daemon and serve its API
 ///
-/// SIGTERM and SIGINT stop it, SIGHUP makes it read its configuration again.
+/// SIGTERM and SIGINT stop the daemon; SIGHUP reloads the configuration and certificates.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay serve\n  \
     mainstay serve --listen 0.0.0.0:50000 --name node1.example.org\n  \
     mainstay serve --state ./state --listen 127.0.0.1:0\n\n\
-    Every option can stand in the configuration file as well; docs/configuration.md lists them")]
+    The configuration file has a key for every option; docs/configuration.md lists them.")]
 pub struct Serve {
-    /// Configuration file [default: /etc/mainstay/config.toml, if it is there]
+    /// Configuration file [default: /etc/mainstay/config.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where the node keeps everything [default: /var/lib/mainstay, or
-    /// $XDG_STATE_HOME/mainstay for an ordinary user]
+    /// State directory [default: /var/lib/mainstay, or $XDG_STATE_HOME/mainstay for an
+    /// unprivileged user]
     #[arg(long, value_name = "DIR", env = environment::STATE)]
     state: Option<PathBuf>,
 
-    /// Address of the API, with TLS [default: 127.0.0.1:50000]
+    /// TLS listen address of the API [default: 127.0.0.1:50000]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 
-    /// Loopback address for original pod clients, without TLS, reading only [default: off]
+    /// Loopback listen address for original pod clients, read-only and without TLS [default: off]
     #[arg(long, value_name = "ADDR")]
     pods_listen: Option<PodsAddress>,
 
-    /// A further name or address for the node's certificate; can be repeated
+    /// Additional name or address in the node's certificate; may be repeated
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<CertificateName>,
 
-    /// error, warn, info, debug or trace [default: info]
+    /// Log level: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LogLevel>,
 
-    /// How long running calls may go on after a stop was asked for [default: 10s]
+    /// Grace period of open calls when the daemon stops [default: 10s]
     #[arg(long, value_name = "TIME")]
     stop_timeout: Option<Span>,
 }
@@ -70,7 +70,7 @@ impl Serve {
             Config::load(&overrides).map_err(|error| Failure::caused(Exit::Usage, &error))?;
         let workers = std::thread::available_parallelism()
             .map_or(1, usize::from)
-            .min(MOST_WORKERS);
+            .min(MAX_WORKERS);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .thread_name("mainstay")
@@ -81,11 +81,11 @@ impl Serve {
             overrides,
             build(),
             |ready| {
-                // A closed stdout must not keep the node from serving.
+                // A closed stdout must not keep the daemon from serving.
                 let _ = output::print(&greeting(ready));
             },
         ));
-        // Work that still blocks a thread, such as a read of a hung mount, is not waited for.
+        // Blocked threads, such as a read of a hung mount, are abandoned.
         runtime.shutdown_background();
         served.map_err(|error| Failure::caused(Exit::Failed, &error))
     }
@@ -110,7 +110,7 @@ fn greeting(ready: &Ready) -> String {
     ));
     if ready.first_start {
         text.push_str(
-            "first start: made a certificate authority and an administrator's certificate\n",
+            "first start: created a certificate authority and an administrator certificate\n",
         );
     }
     match &ready.client_config {
@@ -127,14 +127,13 @@ fn greeting(ready: &Ready) -> String {
                  {command} events --tail 10 -o json{option}\n"
             ));
         }
-        None => text.push_str(
-            "the CA's key is not on this node: client configurations are issued where it is\n",
-        ),
+        None => text
+            .push_str("the CA key is not on this node; issue client configurations where it is\n"),
     }
     text
 }
 
-/// How the user of another shell calls this binary: by name when the PATH leads to it.
+/// Returns how to call this binary from another shell: by name if PATH finds it.
 fn own_command() -> String {
     let Ok(own) = std::env::current_exe() else {
         return "mainstay".to_owned();

@@ -13,14 +13,14 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::{Table, cpu_time, size};
 
-/// Show the memory and processor time that containers use
+/// Show memory and CPU time of containers
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay stats\n  \
     mainstay stats -k\n  \
     mainstay stats -k -o json | jq '.[].stats | max_by(.memory_usage) | .id'\n\n\
-    MEMORY is the working set: all that is charged to a container but file cache unused of late.\n\
-    CPU is the processor time since it was started. One that does not run uses nothing.")]
+    MEMORY is the working set: memory charged to the cgroup without inactive file cache.\n\
+    CPU is the CPU time since the start. Both are 0 for a container that is not running.")]
 pub struct Stats {
     #[command(flatten)]
     scope: Scope,

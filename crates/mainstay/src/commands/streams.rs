@@ -1,4 +1,4 @@
-//! What several commands print alike: text, and entries of trees, of all nodes as they come.
+//! Output shared by several commands: text, and entries of file trees, of all nodes as they come.
 
 use std::io::{BufWriter, Write};
 
@@ -16,7 +16,7 @@ use crate::output::{self, NodeLines};
 use mainstay_client::format::printable;
 use mainstay_client::format::to_json;
 
-/// Bytes that are text, to the end of the stream.
+/// Prints a stream of text to its end.
 pub(super) async fn print_text(
     client: &Connection,
     format: Format,
@@ -35,7 +35,7 @@ pub(super) async fn print_text(
     client.finish()
 }
 
-/// One entry of a tree, which may be one that could not be read.
+/// An entry of a file tree, or the error of reading it.
 pub(super) trait Entry: Message + Name {
     fn metadata(&self) -> Option<&Metadata>;
     fn path(&self) -> &str;
@@ -61,7 +61,7 @@ macro_rules! entries {
 }
 entries!(FileInfo, DiskUsageInfo);
 
-/// Entries to the end of the stream: `line` is how people see one, if they do.
+/// Prints a stream of entries to its end; `line` formats one for the table, or hides it.
 pub(super) async fn print_entries<E: Entry>(
     client: &Connection,
     format: Format,
@@ -69,7 +69,7 @@ pub(super) async fn print_entries<E: Entry>(
     line: impl Fn(&E) -> Option<String>,
 ) -> Outcome {
     let mut failed = 0_u64;
-    // A tree has many entries: not a write for each.
+    // A tree has many entries; buffering avoids a write for each.
     let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     while let Some(entry) = stream.next().await {
         let entry = entry?;
@@ -103,7 +103,7 @@ pub(super) async fn print_entries<E: Entry>(
         0 => Ok(()),
         failed => Err(Failure::new(
             Exit::Failed,
-            format!("{failed} entries could not be read"),
+            format!("cannot read {failed} entries; the warnings above name them"),
         )),
     }
 }

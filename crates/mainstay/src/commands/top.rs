@@ -10,20 +10,20 @@ use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome, print_error, warn};
 use crate::output;
 
-/// Watch nodes live: processors, memory, disks, network, processes, services, logs
+/// Show a live view: CPUs, memory, disks, network, processes, services, logs
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay top                            the node of the current context\n  \
-    mainstay top -n node1,node2,node3       a line a node; Enter opens one\n  \
-    mainstay top --once                     one snapshot, also into a pipe\n  \
+    mainstay top -n node1,node2,node3       one row per node; Enter opens one\n  \
+    mainstay top --once                     one snapshot, for a pipe\n  \
     mainstay top --once -o json | jq '.[].cpu.total.busy_percent'\n\n\
     Keys: ? shows them all, q quits")]
 pub struct Top {
-    /// How often to ask
+    /// Poll every TIME, from 100ms to 1h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
-    /// Print one snapshot and end
+    /// Print one snapshot and exit
     #[arg(long)]
     once: bool,
 }
@@ -35,18 +35,18 @@ impl Top {
         }
         if global.output != Format::Table {
             return Err(Failure::usage(
-                "a live view is for people; --once -o json prints one snapshot",
+                "the live view has no -o json or yaml; --once -o json prints one snapshot",
             ));
         }
         if !std::io::stdout().is_terminal() {
             return Err(Failure::usage(
-                "standard output is not a terminal; mainstay top --once prints one snapshot, \
+                "stdout is not a terminal; mainstay top --once prints one snapshot, \
                  mainstay ps -o json the processes",
             ));
         }
         if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
             return Err(Failure::usage(
-                "this terminal (TERM=dumb) cannot be drawn on; mainstay top --once prints one \
+                "terminal type \"dumb\" (TERM) has no cursor control; mainstay top --once prints one \
                  snapshot",
             ));
         }
@@ -81,13 +81,13 @@ impl From<mainstay_top::Error> for Failure {
     }
 }
 
-/// Neither a flood of questions nor a view that never changes.
+/// Parses an interval within bounds that neither flood the nodes nor freeze the view.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let bounds = Duration::from_millis(100)..=Duration::from_secs(3600);
     if bounds.contains(&interval) {
         Ok(interval)
     } else {
-        Err("between 100ms and 1h".to_owned())
+        Err("the interval must be between 100ms and 1h".to_owned())
     }
 }

@@ -13,14 +13,14 @@ use mainstay_client::Answer;
 use mainstay_client::format::Table;
 use mainstay_client::format::to_json;
 
-/// Show the version of this command and of the node
+/// Show the versions of this command and of the node
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay version\n  \
     mainstay version --client\n  \
     mainstay version -o json | jq -r '.server[0].version.tag'")]
 pub struct Version {
-    /// Only this command's own version; asks no node
+    /// Show only the version of this command; call no node
     #[arg(long)]
     client: bool,
 }

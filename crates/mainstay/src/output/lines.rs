@@ -1,4 +1,4 @@
-//! Text that nodes send as bytes whose pieces end anywhere, on its way to stdout.
+//! Text of nodes, received as byte chunks that may end anywhere, written to stdout.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -9,8 +9,8 @@ use super::item;
 use crate::cli::Format;
 use crate::failure::Outcome;
 
-/// Writes what one node sends as it comes. Of several nodes whole lines are written, each with its
-/// node before it; for programs, each line is an object.
+/// Writes the bytes of one node as they come. Of several nodes it writes whole lines, prefixed with
+/// the node; in JSON and YAML each line is an object.
 #[derive(Debug)]
 pub struct NodeLines {
     format: Format,
@@ -47,7 +47,7 @@ impl NodeLines {
         Ok(())
     }
 
-    /// Writes what came after the last newlines.
+    /// Writes the incomplete last lines.
     pub fn finish(&mut self, out: &mut impl Write) -> Outcome {
         let mut rest: Vec<_> = std::mem::take(&mut self.unfinished).into_iter().collect();
         rest.sort();
@@ -79,21 +79,21 @@ impl NodeLines {
 mod tests {
     use super::*;
 
-    fn written(format: Format, several: bool, pieces: &[(&str, &str)]) -> String {
+    fn written(format: Format, several: bool, chunks: &[(&str, &str)]) -> String {
         let mut out = Vec::new();
         let mut lines = NodeLines::new(format, several);
-        for (node, piece) in pieces {
-            lines.write(&mut out, node, piece.as_bytes()).unwrap();
+        for (node, chunk) in chunks {
+            lines.write(&mut out, node, chunk.as_bytes()).unwrap();
         }
         lines.finish(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn pieces_may_end_anywhere() {
-        let pieces = [("a", "on"), ("a", "e\ntwo\n\nth"), ("a", "ree\nend")];
+    fn chunks_may_end_anywhere() {
+        let chunks = [("a", "on"), ("a", "e\ntwo\n\nth"), ("a", "ree\nend")];
         assert_eq!(
-            written(Format::Json, false, &pieces)
+            written(Format::Json, false, &chunks)
                 .lines()
                 .map(
                     |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["line"].clone()
@@ -102,14 +102,14 @@ mod tests {
             ["one", "two", "", "three", "end"]
         );
         assert_eq!(
-            written(Format::Table, false, &pieces),
+            written(Format::Table, false, &chunks),
             "one\ntwo\n\nthree\nend"
         );
     }
 
     #[test]
-    fn lines_of_several_nodes_are_never_mixed() {
-        let pieces = [
+    fn lines_of_several_nodes_are_not_interleaved() {
+        let chunks = [
             ("a", "on"),
             ("b", "zw"),
             ("a", "e\n"),
@@ -117,7 +117,7 @@ mod tests {
             ("a", "t"),
         ];
         assert_eq!(
-            written(Format::Table, true, &pieces),
+            written(Format::Table, true, &chunks),
             "a: one\nb: zwei\na: t\nb: dr\n"
         );
     }

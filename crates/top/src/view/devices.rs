@@ -113,16 +113,16 @@ impl View<'_> {
             ("out", half, self.theme.second_graph(), &network.sent),
         ];
         for (name, offset, style, history) in series {
-            let place = Rect {
+            let half_area = Rect {
                 x: rest.x + offset,
                 width: half.saturating_sub(1),
                 ..rest
             };
-            row(frame, place, 0, &Line::from(self.faint(name)));
+            row(frame, half_area, 0, &Line::from(self.faint(name)));
             let below = Rect {
-                y: place.y.saturating_add(1),
-                height: place.height.saturating_sub(1),
-                ..place
+                y: half_area.y.saturating_add(1),
+                height: half_area.height.saturating_sub(1),
+                ..half_area
             };
             graph(frame, below, self.theme, style, history, None);
         }

@@ -56,9 +56,10 @@ impl Theme {
 
     /// Returns the theme for `NO_COLOR` and `TERM`; consoles with few glyphs get ASCII.
     pub fn from_environment() -> Self {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let console = set("TERM").is_some_and(|term| term == "linux" || term == "vt100");
-        Self::new(set("NO_COLOR").is_none(), console)
+        let term = std::env::var_os("TERM");
+        let console = term.is_some_and(|term| term == "linux" || term == "vt100");
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self::new(!no_color, console)
     }
 
     fn colour(self, colour: Color) -> Style {

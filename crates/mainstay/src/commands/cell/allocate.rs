@@ -3,32 +3,32 @@
 use clap::Args;
 use mainstay_api::runtime::AllocateCellRequest;
 
+use super::cell_options::CellOptions;
 use super::connect;
-use super::limits::Limits;
 use crate::cli::{Format, Global};
 use crate::failure::Outcome;
 use crate::output;
 
-/// Make a cell, and start nothing in it
+/// Create a cell without starting anything in it
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay cell allocate web --memory 256M --cpus 1.5 --pids 100\n  \
-    mainstay cell allocate web/worker            nested in the cell web, and in its limits\n  \
-    mainstay cell allocate probe --share net     with the network of the host")]
+    mainstay cell allocate web/worker            nested in cell web and its limits\n  \
+    mainstay cell allocate probe --share net     in the network namespace of the host")]
 pub struct Allocate {
-    /// Letters, digits and hyphens; NAME/NAME is nested in another cell
+    /// Name of letters, digits and hyphens; PARENT/NAME is nested in another cell
     #[arg(value_name = "NAME")]
     cell: String,
 
     #[command(flatten)]
-    limits: Limits,
+    options: CellOptions,
 }
 
 impl Allocate {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let request = AllocateCellRequest {
-            cell: Some(self.limits.cell(&self.cell)),
+            cell: Some(self.options.cell(&self.cell)),
         };
         let answers = client
             .call_each(client.timeout(), &request, |request| {

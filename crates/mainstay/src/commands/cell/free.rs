@@ -4,18 +4,19 @@ use clap::Args;
 use mainstay_api::runtime::FreeCellRequest;
 use serde_json::json;
 
-use super::{MOST_PATIENCE, connect};
+use super::{MIN_STOP_TIMEOUT, connect};
 use crate::cli::{Format, Global};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 
-/// End everything in cells, nested ones included, and remove every trace of them
+/// Kill everything in cells, nested ones included, and remove them
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay cell free web\n  \
     mainstay cell free run-1 run-2\n\n\
-    Logs and exit codes of what ran in a cell go with it.")]
+    Logs and exit codes of a cell are removed with it.")]
 pub struct Free {
+    /// Names of the cells
     #[arg(value_name = "NAME", required = true)]
     cells: Vec<String>,
 }
@@ -23,14 +24,14 @@ pub struct Free {
 impl Free {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let bound = global.timeout.max(MOST_PATIENCE);
+        let timeout = global.timeout.max(MIN_STOP_TIMEOUT);
         let mut freed = Vec::new();
         let mut failed: Option<Failure> = None;
         for cell in self.cells {
             let request = FreeCellRequest {
                 cell_name: cell.clone(),
             };
-            let answers = client.call_each(bound, &request, |request| {
+            let answers = client.call_each(timeout, &request, |request| {
                 let mut cells = client.cells();
                 async move { cells.free(request).await }
             });
@@ -43,7 +44,7 @@ impl Free {
                 }
                 client.finish()
             });
-            // One that cannot be freed is no reason to keep the others.
+            // A cell that cannot be freed does not keep the others.
             if let Err(failure) = outcome
                 && let Some(earlier) = failed.replace(failure)
             {

@@ -16,19 +16,19 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::{Table, duration};
 
-/// List cells and what runs in them or has run there
+/// List cells and their executables, exited ones included
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "ls",
     after_help = "Examples:\n  \
     mainstay cell list\n  \
-    mainstay cell list web                       that cell and those nested in it\n  \
+    mainstay cell list web                       cell web and nested cells\n  \
     mainstay cell list -o json | jq '.[].cells[].executables[] | select(.oomKilled)'\n\n\
-    EXIT is the code an executable ended with, or the signal that ended it. AGE is the time since it\n\
-    was started, and of a cell in which nothing was, since it was allocated."
+    EXIT is the exit code, the signal, or OOM-killed. AGE is the time since the start of the\n\
+    executable, or since the allocation of a cell without executables."
 )]
 pub struct List {
-    /// Only this cell, with those nested in it
+    /// Restrict to this cell and its nested cells
     #[arg(value_name = "NAME")]
     cell: Option<String>,
 }
@@ -65,7 +65,7 @@ fn table(answers: Vec<Answer<ListCellsResponse>>, now: Timestamp) -> String {
         "COMMAND",
     ]);
     for Answer { node, message } in answers {
-        // Depth first, so that a cell is followed by those nested in it.
+        // Depth first, so that nested cells follow their parent.
         let mut to_show = message.cells;
         to_show.reverse();
         while let Some(status) = to_show.pop() {
@@ -125,7 +125,7 @@ fn state(state: ExecutableState) -> String {
 
 fn exit(executable: &ExecutableStatus) -> String {
     match (executable.state(), executable.signal) {
-        (ExecutableState::Exited, _) if executable.oom_killed => "out of memory".to_owned(),
+        (ExecutableState::Exited, _) if executable.oom_killed => "OOM-killed".to_owned(),
         (ExecutableState::Exited, 0) => executable.exit_code.to_string(),
         (ExecutableState::Exited, signal) => signal_name(signal),
         _ => "-".to_owned(),
@@ -136,7 +136,7 @@ fn age(since: Option<&prost_types::Timestamp>, now: Timestamp) -> String {
     let since = since.and_then(|time| Timestamp::new(time.seconds, time.nanos).ok());
     since.map_or_else(
         || "-".to_owned(),
-        // A clock that is ahead of ours makes nothing older than it is.
+        // A node whose clock is ahead of ours gives an age of 0.
         |since| duration(Duration::try_from(now.duration_since(since)).unwrap_or_default()),
     )
 }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_followed_by_those_nested_in_it() {
+    fn nested_cells_follow_their_parent() {
         let ended = ExecutableStatus {
             exit_code: 7,
             ..executable("b", ExecutableState::Exited)
@@ -217,13 +217,13 @@ mod tests {
         };
         let shown = table(vec![answer], Timestamp::from_second(1090).unwrap());
         insta::assert_snapshot!(shown, @r"
-        NODE  CELL     EXECUTABLE  STATE    PID  EXIT           AGE     COMMAND
-        n1    web      a           running  77   -              1m 0s   a --fast?[2J
-        n1    web/x    -           -        -    -              1m 30s
-        n1    web/x/y  b           exited   -    7              1m 0s   b --fast?[2J
-        n1    web/x/y  c           exited   -    SIGTERM        1m 0s   c --fast?[2J
-        n1    web/x/y  d           exited   -    out of memory  1m 0s   d --fast?[2J
-        n1    zoo      e           lost     -    -              0 s     e --fast?[2J
+        NODE  CELL     EXECUTABLE  STATE    PID  EXIT        AGE     COMMAND
+        n1    web      a           running  77   -           1m 0s   a --fast?[2J
+        n1    web/x    -           -        -    -           1m 30s
+        n1    web/x/y  b           exited   -    7           1m 0s   b --fast?[2J
+        n1    web/x/y  c           exited   -    SIGTERM     1m 0s   c --fast?[2J
+        n1    web/x/y  d           exited   -    OOM-killed  1m 0s   d --fast?[2J
+        n1    zoo      e           lost     -    -           0 s     e --fast?[2J
         ");
     }
 }

@@ -9,31 +9,32 @@ use crate::commands::streams::print_text;
 use crate::failure::{Exit, Failure, Outcome};
 use mainstay_client::format::{parse_time, wire_time};
 
-/// Show what an executable of a cell has written, to both of its outputs
+/// Show the stdout and stderr of an executable
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay cell logs web server\n  \
     mainstay cell logs web server -f --tail 20\n  \
     mainstay cell logs web/worker job --since 10m")]
 pub struct Logs {
+    /// Name of the cell
     cell: String,
 
-    /// Which executable, as `mainstay cell list` shows it
+    /// Name of the executable as in `mainstay cell list`
     name: String,
 
-    /// Go on with new lines as they come
+    /// Follow new lines
     #[arg(short, long)]
     follow: bool,
 
-    /// Only the last N lines
+    /// Show the last N lines [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     tail: Option<i32>,
 
-    /// Only lines from this time on: RFC 3339, or how long ago (10m, 2h, 1day)
+    /// Show lines since TIME: RFC 3339, or a duration before now (10m, 2h, 1day)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<jiff::Timestamp>,
 
-    /// Only lines up to this time
+    /// Show lines until TIME
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<jiff::Timestamp>,
 }
@@ -48,7 +49,7 @@ impl Logs {
             Failure::new(
                 Exit::NotFound,
                 format!(
-                    "cell {cell:?} has no executable {name:?}; mainstay cell list {cell} shows them"
+                    "executable {name:?} not found in cell {cell:?}; mainstay cell list {cell} shows its executables"
                 ),
             )
         })?;

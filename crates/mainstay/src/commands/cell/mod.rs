@@ -1,9 +1,9 @@
-//! `mainstay cell`: isolated executables, and what they may use.
+//! `mainstay cell`: isolated executables with resource limits.
 
 mod allocate;
-pub(super) mod executable;
+pub(super) mod cell_options;
+pub(super) mod executable_options;
 mod free;
-pub(super) mod limits;
 mod list;
 mod logs;
 mod start;
@@ -20,17 +20,17 @@ use crate::cli::Global;
 use crate::connection::Connection;
 use crate::failure::Outcome;
 
-/// What the node calls everything it runs itself, among the namespaces of other runtimes.
+/// Namespace of cells in the container and log APIs.
 const NAMESPACE: &str = "mainstay";
 
-/// The node knows how long an executable may take to end; this is longer than any should.
-const MOST_PATIENCE: Duration = Duration::from_secs(600);
+/// The node bounds a stop by the grace period; this is longer than any.
+const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Isolate executables: make cells, run programs in them, see what they do and use
+/// Manage cells: isolated executables with resource limits
 ///
-/// A cell is a control group of its own, with limits, and separate namespaces: its own processes,
-/// network, mounts and host name. What runs in a cell outlives the daemon. `mainstay run` does all
-/// of it for one program.
+/// A cell is a cgroup with limits and a set of namespaces: PID, network, mount, IPC, UTS and
+/// cgroup. Its executables survive a restart of the daemon. `mainstay run` creates a cell for one
+/// program.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  \
     mainstay cell allocate web --memory 256M --cpus 1.5\n  \
@@ -63,7 +63,7 @@ impl Cell {
     }
 }
 
-/// The executable of that name, as the node tells it now.
+/// Returns the status of an executable; `None` if it does not exist.
 pub(super) async fn executable(
     client: &Connection,
     node: Option<&str>,

@@ -4,7 +4,7 @@ use clap::Args;
 use mainstay_api::runtime::StartCellRequest;
 
 use super::connect;
-use super::executable::Options;
+use super::executable_options::ExecutableOptions;
 use crate::cli::{Format, Global};
 use crate::failure::Outcome;
 use crate::output;
@@ -15,33 +15,24 @@ use crate::output;
     mainstay cell start web server -- /usr/bin/python3 -m http.server 80\n  \
     mainstay cell start web job --uid 1000 --env MODE=fast --workdir /srv -- ./job --all\n  \
     mainstay cell start web once -- sh -c 'date > /tmp/then; sleep 60'\n\n\
-    The command is executed as it is, without a shell. One that has ended can be started again under\n\
-    its name.")]
+    The command is executed without a shell. An executable that has exited can be started again\n\
+    under its name.")]
 pub struct Start {
-    /// The cell to run in
+    /// Name of the cell
     cell: String,
 
-    /// What to call it in the cell
+    /// Name of the executable in the cell
     name: String,
 
     #[command(flatten)]
-    options: Options,
-
-    /// The program and its arguments
-    #[arg(
-        last = true,
-        required = true,
-        value_name = "COMMAND",
-        help_heading = "Arguments"
-    )]
-    command: Vec<String>,
+    options: ExecutableOptions,
 }
 
 impl Start {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let (cell, name) = (&self.cell, &self.name);
-        let executable = self.options.executable(cell, name, &self.command)?;
+        let executable = self.options.executable(cell, name)?;
         let request = StartCellRequest {
             executable: Some(executable),
         };
@@ -55,7 +46,7 @@ impl Start {
             for answer in &answers {
                 let (node, pid) = (&answer.node, answer.message.pid);
                 output::print(&format!(
-                    "{node}: {name:?} started in cell {cell:?} as process {pid}\n"
+                    "{node}: {name:?} started in cell {cell:?} with PID {pid}\n"
                 ))?;
             }
         } else {

@@ -12,15 +12,15 @@ use crate::output;
 use mainstay_client::Answer;
 use mainstay_client::format::{Table, cpu_time, size};
 
-/// Show the memory and processor time that what runs in cells uses
+/// Show memory and CPU time of executables in cells
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay cell stats\n  \
-    mainstay cell stats web                      that cell and those nested in it\n\n\
-    MEMORY is the working set: all that is charged to an executable but file cache unused of late.\n\
-    CPU is its processor time. Both count everything it has started.")]
+    mainstay cell stats web                      cell web and nested cells\n\n\
+    MEMORY is the working set: memory charged to the cgroup without inactive file cache.\n\
+    CPU is the CPU time. Both include child processes.")]
 pub struct Stats {
-    /// Only this cell, with those nested in it
+    /// Restrict to this cell and its nested cells
     #[arg(value_name = "NAME")]
     cell: Option<String>,
 }
@@ -51,7 +51,7 @@ impl Stats {
     }
 }
 
-/// The cell itself, or one nested in it.
+/// Whether `name` is `cell` or nested in it.
 fn is_within(name: &str, cell: &str) -> bool {
     name.strip_prefix(cell)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

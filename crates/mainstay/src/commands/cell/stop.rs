@@ -6,29 +6,31 @@ use clap::Args;
 use mainstay_api::runtime::StopCellRequest;
 use nix::sys::signal::Signal;
 
-use super::{MOST_PATIENCE, connect};
+use super::{MIN_STOP_TIMEOUT, connect};
 use crate::cli::{Format, Global};
 use crate::failure::Outcome;
 use crate::output;
 
-/// End an executable of a cell, or all of them; the cell stays
+/// Stop an executable of a cell, or all of them; the cell remains
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay cell stop web server\n  \
-    mainstay cell stop web                       everything in the cell\n  \
+    mainstay cell stop web                       all executables of the cell\n  \
     mainstay cell stop web server --signal INT --grace 1m\n\n\
-    What is left after the grace time is killed. The command waits until the last process is gone.")]
+    Processes that survive the grace period are killed. The command waits until the last one has exited,\n\
+    regardless of --timeout.")]
 pub struct Stop {
+    /// Name of the cell
     cell: String,
 
-    /// Which executable [default: all of the cell]
+    /// Name of the executable [default: all of the cell]
     name: Option<String>,
 
-    /// The signal that asks it to end: TERM, INT, 15, ...
+    /// Signal to send first: TERM, INT, 15, ...
     #[arg(long, default_value = "TERM", value_parser = signal)]
     signal: i32,
 
-    /// How long it gets before it is killed; 0s kills at once [default: the node's, 10s]
+    /// Grace period before SIGKILL; 0s kills at once [default: that of the node, 10s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     grace: Option<Duration>,
 }
@@ -36,23 +38,23 @@ pub struct Stop {
 impl Stop {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
-        let bound = patience(self.grace).max(global.timeout);
+        let timeout = stop_timeout(self.grace).max(global.timeout);
         let name = self.name.as_deref().unwrap_or_default();
         let request = request(&self.cell, name, self.signal, self.grace);
         let answers = client
-            .call_each(bound, &request, |request| {
+            .call_each(timeout, &request, |request| {
                 let mut cells = client.cells();
                 async move { cells.stop(request).await }
             })
             .await?;
         let cell = &self.cell;
-        let what = match name {
-            "" => format!("everything in cell {cell:?}"),
+        let target = match name {
+            "" => format!("all executables of cell {cell:?}"),
             name => format!("{name:?} in cell {cell:?}"),
         };
         if global.output == Format::Table {
             for answer in &answers {
-                output::print(&format!("{}: {what} stopped\n", answer.node))?;
+                output::print(&format!("{}: {target} stopped\n", answer.node))?;
             }
         } else {
             output::print_answers(global.output, "runtime.StopCellResponse", &answers)?;
@@ -61,9 +63,9 @@ impl Stop {
     }
 }
 
-/// How long a stop may take.
-pub fn patience(grace: Option<Duration>) -> Duration {
-    MOST_PATIENCE.saturating_add(grace.unwrap_or_default())
+/// Returns the timeout of a stop with this grace period.
+pub fn stop_timeout(grace: Option<Duration>) -> Duration {
+    MIN_STOP_TIMEOUT.saturating_add(grace.unwrap_or_default())
 }
 
 pub fn request(cell: &str, name: &str, signal: i32, grace: Option<Duration>) -> StopCellRequest {
@@ -71,7 +73,7 @@ pub fn request(cell: &str, name: &str, signal: i32, grace: Option<Duration>) -> 
         cell_name: cell.to_owned(),
         executable_name: name.to_owned(),
         signal,
-        // What does not fit is longer than anybody waits.
+        // Longer than the wire type is as good as unlimited.
         grace: grace.map(|grace| {
             prost_types::Duration::try_from(grace).unwrap_or(prost_types::Duration {
                 seconds: i64::MAX,
@@ -81,7 +83,7 @@ pub fn request(cell: &str, name: &str, signal: i32, grace: Option<Duration>) -> 
     }
 }
 
-/// A signal by its name, with or without `SIG`, or by its number.
+/// Parses a signal by name, with or without `SIG`, or by number.
 fn signal(text: &str) -> Result<i32, String> {
     if let Ok(number @ 1..=64) = text.parse() {
         return Ok(number);
@@ -94,7 +96,7 @@ fn signal(text: &str) -> Result<i32, String> {
         .map_err(|_| "write the name or number of a signal: TERM, INT, KILL, 15".to_owned())
 }
 
-/// `SIGKILL`, or the number of one without a name.
+/// Returns the name of a signal, or its number if it has none.
 pub fn signal_name(number: i32) -> String {
     Signal::try_from(number).map_or_else(
         |_| format!("signal {number}"),
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_are_known_by_name_and_number() {
+    fn signals_are_parsed_by_name_and_number() {
         for (text, number) in [("TERM", 15), ("sigint", 2), ("9", 9), ("64", 64)] {
             assert_eq!(signal(text), Ok(number), "{text}");
         }
@@ -119,9 +121,9 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_grace_is_still_a_time() {
+    fn a_grace_period_beyond_the_wire_type_saturates() {
         let request = request("c", "", 15, Some(Duration::MAX));
         assert_eq!(request.grace.unwrap().seconds, i64::MAX);
-        assert_eq!(patience(Some(Duration::MAX)), Duration::MAX);
+        assert_eq!(stop_timeout(Some(Duration::MAX)), Duration::MAX);
     }
 }

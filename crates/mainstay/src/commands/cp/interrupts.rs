@@ -1,4 +1,4 @@
-//! Being told to stop, from the keyboard or by another program.
+//! SIGINT and SIGTERM during a copy.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    /// From here on a signal does not end the process by itself.
+    /// Registers handlers, so that a signal no longer kills the process.
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
@@ -23,7 +23,7 @@ impl Interrupts {
     pub(super) async fn next(&mut self) -> Failure {
         tokio::select! {
             _ = self.int.recv() => Failure::new(Exit::Interrupted, "interrupted"),
-            _ = self.term.recv() => Failure::new(Exit::Terminated, "told to stop"),
+            _ = self.term.recv() => Failure::new(Exit::Terminated, "terminated"),
         }
     }
 }

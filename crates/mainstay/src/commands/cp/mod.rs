@@ -21,23 +21,23 @@ use crate::failure::{Exit, Failure, Outcome, warn};
 use interrupts::Interrupts;
 use targets::Targets;
 
-/// Copy a file or a directory out of the node
+/// Copy a file or a directory from the node
 ///
-/// What the node cannot read is left out and told; the exit code is then 1. A copy that does not
-/// come to its end, by Ctrl-C or otherwise, leaves no archive and no directory that it made; in a
-/// directory that was there before, what has been copied stays.
+/// A file that the node cannot read is skipped with a warning, and the exit code is 1. An
+/// interrupted copy removes the archive or the directory it created; files copied to an existing
+/// directory stay.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    mainstay cp /etc ./etc-of-node1           into a directory\n  \
-    mainstay cp /var/log logs.tar.gz          as an archive\n  \
-    mainstay cp /var/log - | tar tz           to another program\n  \
-    mainstay cp -n n1,n2 /etc ./etc           into ./etc/n1 and ./etc/n2\n  \
-    mainstay cp -n n1,n2 /etc etc.tar.gz      as etc-n1.tar.gz and etc-n2.tar.gz")]
+    mainstay cp /etc ./etc-of-node1           to a directory\n  \
+    mainstay cp /var/log logs.tar.gz          to an archive\n  \
+    mainstay cp /var/log - | tar tz           to stdout\n  \
+    mainstay cp -n n1,n2 /etc ./etc           to ./etc/n1 and ./etc/n2\n  \
+    mainstay cp -n n1,n2 /etc etc.tar.gz      to etc-n1.tar.gz and etc-n2.tar.gz")]
 pub struct Cp {
-    /// What to copy, by its absolute path
+    /// Absolute path of a file or directory
     source: String,
 
-    /// A directory, an archive (*.tar.gz, *.tgz), or - for an archive on stdout
+    /// Directory, archive (*.tar.gz, *.tgz), or - for an archive on stdout
     #[arg(default_value = ".")]
     target: PathBuf,
 }
@@ -61,38 +61,38 @@ impl Cp {
         let Err(failure) = copied else {
             return copied;
         };
-        // Whoever asks a second time does not want to wait for the cleaning up either.
-        let left = tokio::select! {
-            left = targets.abandon() => left,
+        // A second signal aborts the cleanup too.
+        let remaining = tokio::select! {
+            remaining = targets.abandon() => remaining,
             interrupt = interrupts.next() => return Err(interrupt),
         };
-        for left in left {
-            warn(&left);
+        for message in remaining {
+            warn(&message);
         }
         Err(failure)
     }
 }
 
-/// Copies to the end, and fails at the end when something was left out.
+/// Copies the stream to its end; fails at the end if files were skipped.
 async fn copy(
     client: &Connection,
     stream: &mut Streaming<Data>,
     targets: &mut Targets,
     progress: &ProgressBar,
 ) -> Outcome {
-    let mut left_out = false;
+    let mut skipped = false;
     while let Some(data) = stream.next().await {
         let data = data?;
         let node = client.node_name(data.metadata.as_ref());
         if let Some(metadata) = data.metadata.as_ref().filter(|m| !m.error.is_empty()) {
             if metadata.status.is_some() {
                 progress.suspend(|| client.report(Some(metadata)));
-                targets.give_up(&node).await;
+                targets.abandon_node(&node).await;
                 continue;
             }
-            let before = client.line_prefix(&node);
-            progress.suspend(|| warn(&format!("{before}left out: {}", metadata.error)));
-            left_out = true;
+            let prefix = client.line_prefix(&node);
+            progress.suspend(|| warn(&format!("{prefix}skipped: {}", metadata.error)));
+            skipped = true;
         }
         if data.bytes.is_empty() {
             continue;
@@ -104,8 +104,11 @@ async fn copy(
     }
     targets.finish().await?;
     client.finish()?;
-    if left_out {
-        return Err(Failure::new(Exit::Failed, "not everything could be copied"));
+    if skipped {
+        return Err(Failure::new(
+            Exit::Failed,
+            "copy is incomplete; the warnings above name the skipped files",
+        ));
     }
     Ok(())
 }

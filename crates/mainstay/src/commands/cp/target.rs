@@ -1,5 +1,5 @@
-//! Where a copy goes. Files are written by a thread of their own, so that neither a slow disk nor a
-//! reader who does not read keeps the command from being interrupted.
+//! The target of a copy. A thread of its own writes, so that neither a slow disk nor a blocked pipe
+//! delays the reaction to a signal.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,142 +13,145 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// How far the network may run ahead of the disk.
-const AHEAD: usize = 4;
+/// Chunks received from the network and not yet written.
+const MAX_QUEUED_CHUNKS: usize = 4;
 
 pub(super) struct Target {
     path: PathBuf,
-    /// Once there is something to write: a refused call leaves nothing behind.
-    opened: Option<Opened>,
+    /// Opened by the first write, so that a refused call creates nothing.
+    writer: Option<Writer>,
 }
 
-struct Opened {
-    place: Place,
-    /// Gone when all has been handed over.
-    pieces: Option<mpsc::Sender<Bytes>>,
-    /// What is handed over is not wanted any more.
+struct Writer {
+    files: PartialFiles,
+    /// `None` after the last chunk.
+    chunks: Option<mpsc::Sender<Bytes>>,
+    /// Set to make the writer drop all further chunks.
     abandoned: Arc<AtomicBool>,
-    /// Gone when it was told.
+    /// The result of writing; `None` once it was received.
     written: Option<oneshot::Receiver<io::Result<()>>>,
 }
 
-/// What there is on disk until the copy is done.
+/// The files of an incomplete copy.
 #[derive(Debug, Clone)]
-enum Place {
-    /// A stream, a device: nothing to be made or removed.
-    Elsewhere,
-    /// Becomes `archive` at the end.
+enum PartialFiles {
+    /// A pipe or a device: nothing to create or remove.
+    Stream,
+    /// Renamed to `archive` at the end.
     Archive { partial: PathBuf, archive: PathBuf },
-    /// `made` is the topmost directory that was not there before.
-    Directory { made: Option<PathBuf> },
+    /// `created` is the topmost directory that did not exist before.
+    Directory { created: Option<PathBuf> },
 }
 
 impl Target {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, opened: None }
+        Self { path, writer: None }
     }
 
-    /// `false` when writing has ended early; why, `finish` tells.
+    /// Writes bytes. Returns `false` if writing has ended; `finish` returns the reason.
     pub(super) async fn write(&mut self, bytes: Bytes) -> Outcome<bool> {
-        let opened = match &mut self.opened {
-            Some(opened) => opened,
-            none => none.insert(Opened::open(&self.path)?),
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(Writer::start(&self.path)?),
         };
-        match &opened.pieces {
-            Some(pieces) => Ok(pieces.send(bytes).await.is_ok()),
+        match &writer.chunks {
+            Some(chunks) => Ok(chunks.send(bytes).await.is_ok()),
             None => Ok(false),
         }
     }
 
-    /// Waits until all is written.
+    /// Waits until everything is written.
     pub(super) async fn finish(&mut self) -> Outcome {
-        let Some(opened) = &mut self.opened else {
+        let Some(writer) = &mut self.writer else {
             return Ok(());
         };
-        opened.pieces = None;
-        let Some(writing) = &mut opened.written else {
+        writer.chunks = None;
+        let Some(writing) = &mut writer.written else {
             return Ok(());
         };
         let written = writing.await;
-        opened.written = None;
-        match (&opened.place, written) {
-            (_, Err(_)) => return Err(Failure::new(Exit::Failed, "writing failed")),
-            (Place::Directory { .. }, Ok(Err(error))) => {
-                let message = format!("cannot unpack: {error}");
+        writer.written = None;
+        match (&writer.files, written) {
+            (_, Err(_)) => return Err(Failure::new(Exit::Failed, "the writer thread stopped")),
+            (PartialFiles::Directory { .. }, Ok(Err(error))) => {
+                let message = format!("cannot unpack to {}: {error}", self.path.display());
                 return Err(Failure::new(Exit::Failed, message));
             }
-            // Silent when it was the reader of our output who left.
+            // A broken pipe is no error.
             (_, Ok(Err(error))) => return Err(error.into()),
-            (Place::Archive { partial, archive }, Ok(Ok(()))) => {
-                fs::rename(partial, archive).map_err(|error| cannot_write(archive, &error))?;
+            (PartialFiles::Archive { partial, archive }, Ok(Ok(()))) => {
+                fs::rename(partial, archive)
+                    .map_err(|error| Failure::file("write", archive, &error))?;
             }
             (_, Ok(Ok(()))) => {}
         }
-        self.opened = None;
+        self.writer = None;
         Ok(())
     }
 
-    /// Removes what a copy has made that did not come to its end. Tells what remains.
+    /// Removes the files of an incomplete copy. Returns a message about files that remain.
     pub(super) async fn abandon(&mut self) -> Option<String> {
-        let opened = self.opened.take()?;
-        opened.abandoned.store(true, Ordering::Relaxed);
-        drop(opened.pieces);
-        if matches!(opened.place, Place::Elsewhere) {
-            // Its reader may never read on.
+        let writer = self.writer.take()?;
+        writer.abandoned.store(true, Ordering::Relaxed);
+        drop(writer.chunks);
+        if matches!(writer.files, PartialFiles::Stream) {
+            // The reader of a pipe may never read on.
             return None;
         }
-        if let Some(writing) = opened.written {
+        if let Some(writing) = writer.written {
             let _ = writing.await;
         }
         let path = self.path.clone();
-        let (tell, removed) = oneshot::channel();
-        std::thread::spawn(move || tell.send(opened.place.remove(&path)));
+        let (done, removed) = oneshot::channel();
+        std::thread::spawn(move || done.send(writer.files.remove(&path)));
         removed.await.ok().flatten()
     }
 }
 
-impl Opened {
-    fn open(path: &Path) -> Outcome<Self> {
-        let (send, receive) = mpsc::channel(AHEAD);
-        let (tell, written) = oneshot::channel();
+impl Writer {
+    fn start(path: &Path) -> Outcome<Self> {
+        let (send, receive) = mpsc::channel(MAX_QUEUED_CHUNKS);
+        let (done, written) = oneshot::channel();
         let abandoned = Arc::new(AtomicBool::new(false));
-        let pieces = Pieces {
+        let chunks = Chunks {
             receive,
-            present: Bytes::new(),
+            current: Bytes::new(),
             abandoned: Arc::clone(&abandoned),
         };
         let name = path.to_string_lossy();
-        let place = if name == "-" {
-            std::thread::spawn(move || tell.send(pour(pieces, io::stdout())));
-            Place::Elsewhere
+        let files = if name == "-" {
+            std::thread::spawn(move || done.send(write_chunks(chunks, io::stdout())));
+            PartialFiles::Stream
         } else if name.ends_with(".tar.gz") || name.ends_with(".tgz") {
-            let (place, file) = Place::archive(path).map_err(|error| cannot_write(path, &error))?;
-            std::thread::spawn(move || tell.send(pour(pieces, file)));
-            place
+            let (files, file) = PartialFiles::archive(path)
+                .map_err(|error| Failure::file("write", path, &error))?;
+            std::thread::spawn(move || done.send(write_chunks(chunks, file)));
+            files
         } else {
-            let place = Place::directory(path).map_err(|error| cannot_write(path, &error))?;
+            let files = PartialFiles::directory(path)
+                .map_err(|error| Failure::file("write", path, &error))?;
             let into = path.to_owned();
-            // The archive library lets nothing out of the directory.
+            // `unpack` refuses paths outside the directory.
             std::thread::spawn(move || {
-                tell.send(tar::Archive::new(GzDecoder::new(pieces)).unpack(into))
+                done.send(tar::Archive::new(GzDecoder::new(chunks)).unpack(into))
             });
-            place
+            files
         };
         Ok(Self {
-            place,
-            pieces: Some(send),
+            files,
+            chunks: Some(send),
             abandoned,
             written: Some(written),
         })
     }
 }
 
-impl Place {
-    /// Beside the archive, so that it only has to be renamed.
+impl PartialFiles {
+    /// Creates a temporary file in the directory of the archive, to be renamed.
     fn archive(path: &Path) -> io::Result<(Self, File)> {
         let archive = match fs::metadata(path) {
-            Ok(about) if !about.is_file() => return Ok((Self::Elsewhere, File::create(path)?)),
-            // What a link leads to is replaced, not the link.
+            Ok(about) if !about.is_file() => return Ok((Self::Stream, File::create(path)?)),
+            // Replaces the target of a symbolic link, not the link.
             Ok(_) => fs::canonicalize(path)?,
             Err(_) => path.to_owned(),
         };
@@ -160,79 +163,74 @@ impl Place {
     }
 
     fn directory(path: &Path) -> io::Result<Self> {
-        let made = path
+        let created = path
             .ancestors()
             .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
             .last()
             .map(Path::to_owned);
         fs::create_dir_all(path)?;
-        Ok(Self::Directory { made })
+        Ok(Self::Directory { created })
     }
 
-    /// What remains, if anything does.
+    /// Removes the files. Returns a message about files that remain.
     fn remove(&self, path: &Path) -> Option<String> {
-        let (made, removed) = match self {
-            Self::Elsewhere => return None,
+        let (file, removed) = match self {
+            Self::Stream => return None,
             Self::Archive { partial, .. } => (partial, fs::remove_file(partial)),
-            Self::Directory { made: Some(made) } => (made, fs::remove_dir_all(made)),
-            Self::Directory { made: None } => {
+            Self::Directory {
+                created: Some(created),
+            } => (created, fs::remove_dir_all(created)),
+            Self::Directory { created: None } => {
                 let path = path.display();
-                return Some(format!("what was copied before is still in {path}"));
+                return Some(format!("files copied so far remain in {path}"));
             }
         };
         let error = removed.err()?;
-        Some(format!("{} cannot be removed: {error}", made.display()))
+        Some(format!("cannot remove {}: {error}", file.display()))
     }
 }
 
-fn pour(mut pieces: Pieces, mut out: impl Write) -> io::Result<()> {
-    while let Some(piece) = pieces.next()? {
-        out.write_all(&piece)?;
+fn write_chunks(mut chunks: Chunks, mut out: impl Write) -> io::Result<()> {
+    while let Some(chunk) = chunks.next()? {
+        out.write_all(&chunk)?;
     }
     out.flush()
 }
 
-/// The pieces of the stream as one file.
-struct Pieces {
+/// The chunks of the stream as one reader.
+struct Chunks {
     receive: mpsc::Receiver<Bytes>,
-    present: Bytes,
+    current: Bytes,
     abandoned: Arc<AtomicBool>,
 }
 
-impl Pieces {
+impl Chunks {
     fn next(&mut self) -> io::Result<Option<Bytes>> {
-        let piece = self.receive.blocking_recv();
+        let chunk = self.receive.blocking_recv();
         self.check()?;
-        Ok(piece)
+        Ok(chunk)
     }
 
     fn check(&self) -> io::Result<()> {
         if self.abandoned.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the copy was abandoned"));
+            return Err(io::Error::other("copy abandoned"));
         }
         Ok(())
     }
 }
 
-impl Read for Pieces {
+impl Read for Chunks {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Not only where a piece ends: a small one can unpack into gigabytes.
+        // Not only between chunks: a small one can unpack into gigabytes.
         self.check()?;
-        if self.present.is_empty() {
+        if self.current.is_empty() {
             match self.next()? {
-                Some(next) => self.present = next,
+                Some(next) => self.current = next,
                 None => return Ok(0),
             }
         }
-        let length = self.present.len().min(buffer.len());
-        self.present.copy_to_slice(&mut buffer[..length]);
+        let length = self.current.len().min(buffer.len());
+        self.current.copy_to_slice(&mut buffer[..length]);
         Ok(length)
     }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(
-        Exit::Failed,
-        format!("cannot write {}: {error}", path.display()),
-    )
 }

@@ -1,4 +1,4 @@
-//! A copy of one node goes where the user says; copies of several go beside each other there.
+//! Targets of a copy: one for one node, one per node for several.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 
 pub(super) enum Targets {
     One(Target),
-    /// Made beforehand: only nodes that were asked have one, whatever name comes back.
+    /// One per called node; a name that was not called has none.
     Each(Vec<(String, Target)>),
 }
 
@@ -21,7 +21,7 @@ impl Targets {
         }
         if path.as_os_str() == "-" {
             return Err(Failure::usage(
-                "the archives of several nodes cannot go to one stdout; name a directory or an archive",
+                "archives of several nodes cannot share stdout; name a directory or an archive",
             ));
         }
         let each = client.nodes().iter().map(|node| {
@@ -49,7 +49,7 @@ impl Targets {
         }
     }
 
-    /// `false` when writing has ended early; why, `finish` tells.
+    /// Writes bytes. Returns `false` if writing has ended; `finish` returns the reason.
     pub(super) async fn write(&mut self, node: &str, bytes: Bytes) -> Outcome<bool> {
         match self.of(node) {
             Some(target) => target.write(bytes).await,
@@ -57,8 +57,8 @@ impl Targets {
         }
     }
 
-    /// The rest of this node's copy will not come.
-    pub(super) async fn give_up(&mut self, node: &str) {
+    /// Abandons the copy of a node that failed.
+    pub(super) async fn abandon_node(&mut self, node: &str) {
         if let Some(target) = self.of(node) {
             target.abandon().await;
         }
@@ -71,17 +71,17 @@ impl Targets {
         Ok(())
     }
 
-    /// Removes what copies have made that did not come to their end. Tells what remains.
+    /// Removes the files of incomplete copies. Returns messages about files that remain.
     pub(super) async fn abandon(&mut self) -> Vec<String> {
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for target in self.all() {
-            left.extend(target.abandon().await);
+            remaining.extend(target.abandon().await);
         }
-        left
+        remaining
     }
 }
 
-/// `logs/n1` for a directory, `logs-n1.tar.gz` for an archive.
+/// Returns `logs/n1` for a directory, `logs-n1.tar.gz` for an archive.
 fn path_of(path: &Path, node: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     for ending in [".tar.gz", ".tgz"] {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_has_a_place_of_its_own() {
+    fn each_node_has_its_own_path() {
         let of = |path: &str| path_of(Path::new(path), "n1:50000");
         assert_eq!(of("logs"), Path::new("logs/n1:50000"));
         assert_eq!(of("."), Path::new("./n1:50000"));

@@ -1,4 +1,4 @@
-//! New certificates: an authority, a client's, a node's.
+//! Issues certificates of CAs, clients and nodes.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -20,22 +20,22 @@ use crate::output;
     mainstay pki client --name ci --role os:operator -e 10.0.0.5 --out ci.yaml\n  \
     mainstay pki client --name bob --role os:admin --pem bob-files")]
 pub struct Client {
-    /// Who it is for; stands in the audit log
+    /// Name of the user, as in the audit log
     #[arg(long)]
     name: String,
-    /// os:reader, os:operator or os:admin
+    /// Role: os:reader, os:operator or os:admin
     #[arg(long, value_parser = role)]
     role: Role,
-    /// How long it is valid
+    /// Validity period, from 1m to 100years
     #[arg(long, value_name = "TIME", default_value = "365days", value_parser = ttl)]
     ttl: Duration,
-    /// The directory with ca.crt and ca.key [default: this node's own]
+    /// Directory of ca.crt and ca.key [default: that of this node]
     #[arg(long, value_name = "DIR")]
     ca: Option<PathBuf>,
-    /// Write the client configuration to this file instead of stdout
+    /// Write the client configuration to FILE instead of stdout
     #[arg(long, value_name = "FILE", conflicts_with = "pem")]
     out: Option<PathBuf>,
-    /// Write ca.crt, client.crt and client.key into this directory instead
+    /// Write ca.crt, client.crt and client.key to DIR instead
     #[arg(long, value_name = "DIR")]
     pem: Option<PathBuf>,
 }
@@ -43,21 +43,21 @@ pub struct Client {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay pki node --name node2 --san node2.example.org --san 10.0.0.6 --out node2-pki\n\n\
-    Copy the directory to the new node as <state>/pki before its first start")]
+    Copy the directory to the new node as <state>/pki before its first start.")]
 pub struct Node {
-    /// The node's host name
+    /// Host name of the node
     #[arg(long)]
     name: String,
-    /// A further name or address it is called by; can be repeated
+    /// Additional DNS name or IP address; may be repeated
     #[arg(long = "san", value_name = "NAME", value_parser = certificate_name)]
     sans: Vec<CertificateName>,
-    /// How long it is valid
+    /// Validity period, from 1m to 100years
     #[arg(long, value_name = "TIME", default_value = "365days", value_parser = ttl)]
     ttl: Duration,
-    /// The directory with ca.crt and ca.key [default: this node's own]
+    /// Directory of ca.crt and ca.key [default: that of this node]
     #[arg(long, value_name = "DIR")]
     ca: Option<PathBuf>,
-    /// Where ca.crt, node.crt and node.key go
+    /// Directory for ca.crt, node.crt and node.key
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -68,17 +68,17 @@ pub fn ca(out: &Path, name: &str, ttl: Duration) -> Outcome {
             return Err(Failure::new(
                 Exit::Failed,
                 format!(
-                    "{} is there already; a new authority would lock out everybody who trusts it",
+                    "{} exists; a new CA would lock out every client of it, so name another directory",
                     out.join(file).display()
                 ),
             ));
         }
     }
     let authority = Authority::create(name, ttl)?;
-    make_dir(out)?;
+    create_dir(out)?;
     write(&out.join("ca.key"), authority.key().expose(), 0o600)?;
     write(&out.join("ca.crt"), authority.certificate(), 0o644)?;
-    anstream::eprintln!("certificate authority made in {}", out.display());
+    anstream::eprintln!("certificate authority created in {}", out.display());
     Ok(())
 }
 
@@ -92,21 +92,21 @@ impl Client {
         };
         let issued = authority.issue_client(&spec)?;
         if let Some(dir) = &self.pem {
-            make_dir(dir)?;
+            create_dir(dir)?;
             write(&dir.join("ca.crt"), &issued.ca, 0o644)?;
             write(&dir.join("client.crt"), &issued.cert, 0o644)?;
             write(&dir.join("client.key"), issued.key.expose(), 0o600)?;
-            anstream::eprintln!("{} written to {}", described(&issued), dir.display());
+            anstream::eprintln!("{} written to {}", describe(&issued), dir.display());
             return Ok(());
         }
-        let shown = described(&issued);
+        let description = describe(&issued);
         let config = configuration(&self.name, issued, endpoints(global));
         match &self.out {
             Some(path) => {
                 config
                     .save(path)
                     .map_err(|error| Failure::caused(Exit::Failed, &error))?;
-                anstream::eprintln!("{shown} written to {}", path.display());
+                anstream::eprintln!("{description} written to {}", path.display());
                 Ok(())
             }
             None => output::print(
@@ -133,16 +133,16 @@ impl Node {
             }
         }
         let issued = authority.issue_node(&names, self.ttl)?;
-        make_dir(&self.out)?;
+        create_dir(&self.out)?;
         write(&self.out.join("ca.crt"), &issued.ca, 0o644)?;
         write(&self.out.join("node.key"), issued.key.expose(), 0o600)?;
         write(&self.out.join("node.crt"), &issued.cert, 0o644)?;
-        anstream::eprintln!("{} written to {}", described(&issued), self.out.display());
+        anstream::eprintln!("{} written to {}", describe(&issued), self.out.display());
         Ok(())
     }
 }
 
-fn described(issued: &IssuedPem) -> String {
+fn describe(issued: &IssuedPem) -> String {
     format!(
         "certificate of {} ({}), valid until {},",
         issued.info.subject_cn,
@@ -167,7 +167,7 @@ fn configuration(name: &str, issued: IssuedPem, endpoints: Vec<String>) -> Clien
     config
 }
 
-/// Those named, else those under which this node's own administrator reaches it.
+/// Returns the endpoints named, else those of this node's administrator.
 fn endpoints(global: &Global) -> Vec<String> {
     if !global.endpoints.is_empty() {
         return global.endpoints.clone();
@@ -184,24 +184,14 @@ fn endpoints(global: &Global) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn make_dir(dir: &Path) -> Outcome {
+fn create_dir(dir: &Path) -> Outcome {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(|error| {
-            Failure::new(
-                Exit::Failed,
-                format!("cannot make {}: {error}", dir.display()),
-            )
-        })
+        .map_err(|error| Failure::file("create", dir, &error))
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Outcome {
-    write_durable(path, text.as_bytes(), mode).map_err(|error| {
-        Failure::new(
-            Exit::Failed,
-            format!("cannot write {}: {error}", path.display()),
-        )
-    })
+    write_durable(path, text.as_bytes(), mode).map_err(|error| Failure::file("write", path, &error))
 }

@@ -1,4 +1,4 @@
-//! `mainstay pki`: certificates, made where the CA's key is.
+//! `mainstay pki`: certificates, issued where the CA key is.
 
 mod issue;
 mod renew;
@@ -22,32 +22,43 @@ use crate::failure::{Failure, Outcome};
     mainstay pki node --name node2 --san node2.example.org --san 10.0.0.6 --out node2-pki\n  \
     mainstay pki show")]
 pub enum Pki {
-    /// Make a certificate authority in a directory of its own, for a fleet
+    /// Create a certificate authority for a fleet
+    #[command(after_help = "Examples:\n  mainstay pki ca --out fleet-ca\n  \
+        mainstay pki ca --out fleet-ca --name example.org --ttl 10years")]
     Ca {
-        /// Where ca.crt and ca.key go; must not hold any yet
+        /// Directory for ca.crt and ca.key, which must not exist in it
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// What it is called
+        /// Common name of the CA
         #[arg(long, default_value = "mainstay")]
         name: String,
+        /// Validity period, from 1m to 100years
         #[arg(long, value_name = "TIME", default_value = "3650days", value_parser = ttl)]
         ttl: Duration,
     },
     /// Issue a client certificate and print a client configuration with it
     Client(issue::Client),
-    /// Issue the certificate of another node, ready to be copied into its <state>/pki
+    /// Issue the certificate of another node, to be copied to its <state>/pki
     Node(issue::Node),
-    /// Show certificates: of this node, or in a file or directory
+    /// Show certificates of this node, of a file or of a directory
+    #[command(
+        after_help = "Examples:\n  mainstay pki show\n  mainstay pki show alice.yaml\n  \
+        mainstay pki show node2-pki -o json"
+    )]
     Show {
-        /// A PEM file, a client configuration or a pki directory [default: this node's own]
+        /// PEM file, client configuration or PKI directory [default: those of this node]
         path: Option<PathBuf>,
     },
-    /// Issue this node's certificate, or the administrator's, again before it is due
+    /// Renew the certificate of this node or of its administrator
+    #[command(
+        after_help = "Examples:\n  mainstay pki renew\n  mainstay pki renew client\n\n\
+        A running daemon uses the renewed node certificate at once."
+    )]
     Renew {
-        /// What to renew
-        #[arg(value_enum, default_value_t = renew::What::Node)]
-        what: renew::What,
-        /// The node's state directory
+        /// Certificate to renew
+        #[arg(value_enum, default_value_t = renew::Certificate::Node)]
+        certificate: renew::Certificate,
+        /// State directory of the node [default: that of this user's node]
         #[arg(long, value_name = "DIR", env = environment::STATE)]
         state: Option<PathBuf>,
     },
@@ -60,21 +71,21 @@ impl Pki {
             Self::Client(client) => client.run(global),
             Self::Node(node) => node.run(),
             Self::Show { path } => show::run(global, path),
-            Self::Renew { what, state } => renew::run(what, state),
+            Self::Renew { certificate, state } => renew::run(certificate, state),
         }
     }
 }
 
-/// A lifetime between a minute and a hundred years.
+/// Parses a validity period from a minute to a hundred years.
 fn ttl(text: &str) -> Result<Duration, String> {
-    let ttl =
-        humantime::parse_duration(text).map_err(|_| "write 24h, 30days or 1year".to_owned())?;
-    let (least, most) = (
+    let ttl = humantime::parse_duration(text)
+        .map_err(|_| "write a duration: 24h, 30days, 1year".to_owned())?;
+    let (min, max) = (
         Duration::from_secs(60),
         Duration::from_secs(100 * 365 * 24 * 3600),
     );
-    if ttl < least || ttl > most {
-        return Err("a certificate lives between 1m and 100years".to_owned());
+    if ttl < min || ttl > max {
+        return Err("the validity period must be between 1m and 100years".to_owned());
     }
     Ok(ttl)
 }
@@ -89,14 +100,14 @@ fn certificate_name(text: &str) -> Result<CertificateName, String> {
         .map_err(|error: mainstay_daemon::config::BadValue| error.to_string())
 }
 
-/// The state directory of the node on this machine.
+/// Returns the state directory: the one named, else that of the local node.
 fn state_or_local(state: Option<PathBuf>) -> Outcome<PathBuf> {
     state
         .or_else(local_state)
-        .ok_or_else(|| Failure::usage("no state directory is known; name one with --state DIR"))
+        .ok_or_else(|| Failure::usage("state directory is unknown; name it with --state DIR"))
 }
 
-/// The authority in `dir`, else that of the node on this machine.
+/// Loads the CA in `dir`, else that of the local node.
 fn authority(dir: Option<PathBuf>) -> Outcome<Authority> {
     let dir = match dir {
         Some(dir) => dir,

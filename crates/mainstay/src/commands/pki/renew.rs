@@ -1,4 +1,4 @@
-//! Certificates of this node again, before they are due; a running daemon takes them up at once.
+//! Renews certificates of this node; a running daemon reloads them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,45 +14,47 @@ use super::state_or_local;
 use crate::failure::{Exit, Failure, Outcome};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum What {
-    /// The node's own certificate
+pub enum Certificate {
+    /// Node certificate
     Node,
-    /// The administrator's certificate in <state>/client.yaml
+    /// Administrator certificate in <state>/client.yaml
     Client,
 }
 
-pub fn run(what: What, state: Option<PathBuf>) -> Outcome {
+pub fn run(certificate: Certificate, state: Option<PathBuf>) -> Outcome {
     let state = state_or_local(state)?;
     let pki = state.join("pki");
     let authority = PkiDir::new(&pki).authority()?;
-    let until = match what {
-        What::Node => node(&pki, &authority)?,
-        What::Client => client(&state.join("client.yaml"), &authority)?,
+    let expires = match certificate {
+        Certificate::Node => node(&pki, &authority)?,
+        Certificate::Client => client(&state.join("client.yaml"), &authority)?,
     };
-    anstream::eprintln!("renewed, valid until {until}");
-    if what == What::Node
+    anstream::eprintln!("certificate renewed, valid until {expires}");
+    if certificate == Certificate::Node
         && let Some(pid) = mainstay_daemon::serving_pid(&state)
     {
-        let told = i32::try_from(pid)
+        let signalled = i32::try_from(pid)
             .ok()
             .and_then(Pid::from_raw)
             .is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok());
         anstream::eprintln!(
             "{}",
-            if told {
-                "the running node uses it from now on"
+            if signalled {
+                "the running daemon uses it from now on"
             } else {
-                "restart the node to use it"
+                "cannot signal the running daemon; restart it to use the certificate"
             }
         );
     }
     Ok(())
 }
 
-/// The same names as before; the daemon adds what is missing by itself.
+/// Renews the node certificate with its present names.
 fn node(pki: &Path, authority: &Authority) -> Outcome<jiff::Timestamp> {
     let failed = |error: &dyn std::error::Error| Failure::caused(Exit::Failed, error);
-    let present = std::fs::read_to_string(pki.join("node.crt"))?;
+    let path = pki.join("node.crt");
+    let present =
+        std::fs::read_to_string(&path).map_err(|error| Failure::file("read", &path, &error))?;
     let present = CertificateInfo::from_pem(&present).map_err(|error| failed(&error))?;
     let mut names = NodeNames {
         common_name: present.subject_cn.clone(),
@@ -66,9 +68,15 @@ fn node(pki: &Path, authority: &Authority) -> Outcome<jiff::Timestamp> {
         }
     }
     let issued = authority.issue_node(&names, NODE_TTL)?;
-    // A crash between the two leaves a pair that does not match, which the daemon mends on start.
-    write_durable(&pki.join("node.key"), issued.key.expose().as_bytes(), 0o600)?;
-    write_durable(&pki.join("node.crt"), issued.cert.as_bytes(), 0o644)?;
+    // After a crash between the two writes the daemon replaces the mismatched pair on start.
+    for (file, text, mode) in [
+        ("node.key", issued.key.expose(), 0o600),
+        ("node.crt", &issued.cert, 0o644),
+    ] {
+        let path = pki.join(file);
+        write_durable(&path, text.as_bytes(), mode)
+            .map_err(|error| Failure::file("write", &path, &error))?;
+    }
     Ok(issued.info.not_after)
 }
 

@@ -1,7 +1,8 @@
-//! What certificates say: whose, what role, until when.
+//! Shows names, roles and expiry of certificates.
 
 use std::path::{Path, PathBuf};
 
+use mainstay_client::chain;
 use mainstay_identity::{CertificateInfo, ClientConfig};
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ pub fn run(global: &Global, path: Option<PathBuf>) -> Outcome {
     if found.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,
-            "there are no certificates there",
+            "no certificates found; name a PEM file, a client configuration or a PKI directory",
         ));
     }
     match global.output {
@@ -94,9 +95,9 @@ fn in_dir(dir: &Path) -> Outcome<Vec<Found>> {
     Ok(found)
 }
 
-/// A PEM certificate, or a client configuration with one per context.
+/// Reads a PEM certificate, or a client configuration with one per context.
 fn in_file(path: &Path) -> Outcome<Vec<Found>> {
-    let shown = path.display().to_string();
+    let file = path.display().to_string();
     if path
         .extension()
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
@@ -108,13 +109,17 @@ fn in_file(path: &Path) -> Outcome<Vec<Found>> {
             .iter()
             .filter_map(|(name, context)| {
                 let info = CertificateInfo::from_pem(context.crt.as_deref()?).ok()?;
-                Some((format!("{shown}#{name}"), info))
+                Some((format!("{file}#{name}"), info))
             })
             .collect());
     }
     let pem = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(Exit::NotFound, format!("cannot read {shown}: {error}")))?;
-    let info = CertificateInfo::from_pem(&pem)
-        .map_err(|error| Failure::new(Exit::Failed, format!("{shown}: {error}")))?;
-    Ok(vec![(shown, info)])
+        .map_err(|error| Failure::new(Exit::NotFound, format!("cannot read {file}: {error}")))?;
+    let info = CertificateInfo::from_pem(&pem).map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            format!("invalid certificate {file}: {}", chain(&error)),
+        )
+    })?;
+    Ok(vec![(file, info)])
 }

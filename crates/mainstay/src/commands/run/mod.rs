@@ -1,5 +1,5 @@
-//! `mainstay run`: a program on the node as if it ran here. A cell for it is made, its output
-//! comes to ours, signals go to it, and whatever happens the cell is gone in the end.
+//! `mainstay run`: runs a program in a cell with its output, signals and exit code forwarded. The
+//! cell is freed however the run ends.
 
 mod name;
 mod program;
@@ -9,51 +9,41 @@ mod signals;
 use clap::Args;
 use mainstay_api::runtime::Cell;
 
-use super::cell::executable::Options;
-use super::cell::limits::Limits;
+use super::cell::cell_options::CellOptions;
+use super::cell::executable_options::ExecutableOptions;
 use super::connect;
 use crate::cli::Global;
 use crate::failure::Outcome;
 use program::Program;
 use signals::Signals;
 
-/// Run a program on the node, in a cell of its own, and wait for its end
+/// Run a program on the node in a new cell and wait for it to exit
 ///
-/// Its output comes to stdout and stderr, its exit code is the command's own. Ctrl-C, SIGTERM and
-/// SIGHUP go to the program; a second Ctrl-C kills it. The cell is freed in the end. The program
-/// has no standard input.
+/// Forwards stdout, stderr and the exit code of the program, and SIGINT, SIGTERM and SIGHUP to it; a
+/// second signal kills it. The cell is freed afterwards. The program has no stdin.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay run -- uname -a\n  \
     mainstay run --memory 64M --pids 20 -- sh -c 'make -C /srv check'\n  \
-    mainstay run --cell web -- ps ax             inside a cell that is there already\n  \
+    mainstay run --cell web -- ps ax             in an existing cell\n  \
     mainstay run --share net --uid 65534 -- curl -s http://10.0.0.9/\n  \
     mainstay run -n n2 -- df -h                  on another node\n\n\
-    Exit codes: those of the program, 128 and the signal's number if one ended it, 127 if there is no\n\
-    such program, 126 if it may not be executed.")]
+    Exit codes: that of the program, 128+N if signal N killed it, 126 if it is not executable, 127 if\n\
+    it does not exist; see mainstay --help for failures of the command itself.")]
 pub struct Run {
-    /// The cell to run in; only one that was not there before is freed [default: a new one]
+    /// Cell to run in; an existing one is not freed [default: a new cell]
     #[arg(long, value_name = "NAME")]
     cell: Option<String>,
 
-    /// What to call it in the cell [default: as the program]
+    /// Name of the executable in the cell [default: name of the program]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
     #[command(flatten)]
-    limits: Limits,
+    cell_options: CellOptions,
 
     #[command(flatten)]
-    options: Options,
-
-    /// The program and its arguments
-    #[arg(
-        last = true,
-        required = true,
-        value_name = "COMMAND",
-        help_heading = "Arguments"
-    )]
-    command: Vec<String>,
+    options: ExecutableOptions,
 }
 
 impl Run {
@@ -64,25 +54,25 @@ impl Run {
         let cell = self.cell.unwrap_or_else(name::of_new_cell);
         let name = self
             .name
-            .unwrap_or_else(|| name::of_program(self.command.first()));
-        let executable = self.options.executable(&cell, &name, &self.command)?;
+            .unwrap_or_else(|| name::of_program(self.options.program()));
+        let executable = self.options.executable(&cell, &name)?;
         let program = Program {
             client: &client,
             node,
             cell: &cell,
             name: &name,
         };
-        let wanted: Cell = self.limits.cell(&cell);
-        // From here on a signal does not end us, but what we have begun.
+        let wanted: Cell = self.cell_options.cell(&cell);
+        // From here on a signal stops the program instead of this process.
         let mut signals = Signals::listen()?;
-        let ours = program.allocate(wanted, may_exist).await?;
-        let ended = match program.start(executable).await {
-            Ok(pid) => program.watch(pid, &mut signals, ours).await,
+        let created = program.allocate(wanted, may_exist).await?;
+        let status = match program.start(executable).await {
+            Ok(pid) => program.watch(pid, &mut signals, created).await,
             Err(failure) => Err(failure),
         };
-        if ours {
+        if created {
             program.free(&mut signals).await;
         }
-        program.outcome(&ended?)
+        program.outcome(&status?)
     }
 }

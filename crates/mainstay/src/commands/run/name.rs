@@ -1,15 +1,15 @@
-//! What a program and its cell are called when nobody says.
+//! Default names of a cell and its executable.
 
-/// Eight of 36 signs: nobody meets the same twice.
+/// Returns a random name; eight characters of 36 make collisions unlikely.
 pub(super) fn of_new_cell() -> String {
-    let signs: String = (0..8).map(|_| fastrand::digit(36)).collect();
-    format!("run-{signs}")
+    let suffix: String = (0..8).map(|_| fastrand::digit(36)).collect();
+    format!("run-{suffix}")
 }
 
-/// The last part of the program's path, as far as it can be a name. The same program has the same
-/// name again: in a cell that stays, its runs do not pile up.
-pub(super) fn of_program(path: Option<&String>) -> String {
-    const MOST_BYTES: usize = 63;
+/// Returns the last part of the program's path, reduced to valid characters. Runs of one program
+/// share a name, so that they do not accumulate in an existing cell.
+pub(super) fn of_program(path: Option<&str>) -> String {
+    const MAX_NAME_BYTES: usize = 63;
     let base = path.and_then(|path| path.trim_end_matches('/').rsplit('/').next());
     let name: String = base
         .unwrap_or_default()
@@ -19,7 +19,7 @@ pub(super) fn of_program(path: Option<&String>) -> String {
             _ => '-',
         })
         .skip_while(|c| !c.is_ascii_alphanumeric())
-        .take(MOST_BYTES)
+        .take(MAX_NAME_BYTES)
         .collect();
     match name.is_empty() {
         true => "run".to_owned(),
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_called_by_the_end_of_its_path() {
+    fn the_name_is_the_last_part_of_the_path() {
         for (path, name) in [
             ("sh", "sh"),
             ("/usr/bin/python3.11", "python3.11"),
@@ -45,13 +45,13 @@ mod tests {
             ("-_.", "run"),
             ("é", "run"),
         ] {
-            assert_eq!(of_program(Some(&path.to_owned())), name, "{path:?}");
+            assert_eq!(of_program(Some(path)), name, "{path:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn every_program_has_a_name_the_node_takes(path in ".{0,100}") {
+        fn every_program_has_a_valid_name(path in ".{0,100}") {
             let name = of_program(Some(&path));
             prop_assert!((1..=63).contains(&name.len()));
             prop_assert!(name.starts_with(|c: char| c.is_ascii_alphanumeric()));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn new_cells_have_different_names() {
+    fn new_cells_have_unique_names() {
         assert_ne!(of_new_cell(), of_new_cell());
         assert_eq!(of_new_cell().len(), 12);
     }

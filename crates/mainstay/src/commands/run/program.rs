@@ -1,4 +1,4 @@
-//! A program in a cell of the node, from its start to its end.
+//! The life of a program in a cell: allocate, start, forward, stop, free.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome, warn};
 use mainstay_client::request_to_node;
 
-const TERM: i32 = 15;
-/// As a shell tells an end by a signal.
-const BY_SIGNAL: i32 = 128;
+const SIGTERM: i32 = 15;
+/// Added to the signal number in the exit code, as shells do.
+const SIGNAL_EXIT_BASE: i32 = 128;
 
 pub(super) struct Program<'a> {
     pub(super) client: &'a Connection,
@@ -29,9 +29,9 @@ pub(super) struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// `true` if the cell is new, and so ours to free.
+    /// Creates the cell. Returns `true` if it is new and must be freed.
     pub(super) async fn allocate(&self, wanted: Cell, may_exist: bool) -> Outcome<bool> {
-        let asks_for_more = wanted
+        let has_options = wanted
             != Cell {
                 name: self.cell.to_owned(),
                 ..Cell::default()
@@ -42,10 +42,9 @@ impl Program<'_> {
         match self.answer(answer).await? {
             Ok(_) => Ok(true),
             Err(status) if status.code() == Code::AlreadyExists && may_exist => {
-                if asks_for_more {
+                if has_options {
                     return Err(Failure::usage(format!(
-                        "cell {:?} is there already and stays as it was allocated; leave out the \
-                         options of the cell to run in it",
+                        "cell {:?} exists and cannot be changed; omit the cell options to run in it",
                         self.cell
                     )));
                 }
@@ -55,45 +54,45 @@ impl Program<'_> {
         }
     }
 
-    /// Gives its process id.
+    /// Starts the program. Returns its PID.
     pub(super) async fn start(&self, executable: Executable) -> Outcome<i32> {
         let request = StartCellRequest {
             executable: Some(executable),
         };
         let mut cells = self.client.cells();
         let answer = cells.start(request_to_node(self.node, request));
-        let told = |exit, status: &Status| Err(Failure::new(exit, status.message()));
+        let failed = |exit, status: &Status| Err(Failure::new(exit, status.message()));
         match self.answer(answer).await? {
             Ok(started) => Ok(started.into_inner().pid),
             Err(status) => match status.code() {
-                // The cell is there and we may start things in it: it is about the program.
-                Code::NotFound => told(Exit::CommandNotFound, &status),
-                Code::PermissionDenied => told(Exit::NotExecutable, &status),
+                // The cell exists and the role permits a start, so these concern the program.
+                Code::NotFound => failed(Exit::CommandNotFound, &status),
+                Code::PermissionDenied => failed(Exit::NotExecutable, &status),
                 Code::AlreadyExists => Err(Failure::new(
                     Exit::Failed,
-                    format!("{}; --name NAME calls this one otherwise", status.message()),
+                    format!("{}; choose another name with --name NAME", status.message()),
                 )),
                 _ => Err(status.into()),
             },
         }
     }
 
-    /// Stays with it to its end, and ends it when that cannot be.
+    /// Waits for the program to exit, and stops it if waiting fails.
     pub(super) async fn watch(
         &self,
         pid: i32,
         signals: &mut Signals,
-        is_freed: bool,
+        cell_is_freed: bool,
     ) -> Outcome<ExecutableStatus> {
-        let ended = self.until_ended(pid, signals).await;
-        if ended.is_err() && !is_freed {
-            self.end(signals).await;
+        let status = self.wait(pid, signals).await;
+        if status.is_err() && !cell_is_freed {
+            self.terminate(signals).await;
         }
-        ended
+        status
     }
 
-    /// Until it has ended and all it wrote has been written here.
-    async fn until_ended(&self, pid: i32, signals: &mut Signals) -> Outcome<ExecutableStatus> {
+    /// Waits until the program has exited and its output is written.
+    async fn wait(&self, pid: i32, signals: &mut Signals) -> Outcome<ExecutableStatus> {
         let (out, err) = tokio::try_join!(
             self.output(pid, LogChannelType::ChannelStdout),
             self.output(pid, LogChannelType::ChannelStderr),
@@ -101,16 +100,16 @@ impl Program<'_> {
         let written = async { tokio::try_join!(relay(out, stdout()), relay(err, stderr())) };
         tokio::select! {
             written = written => written?,
-            failure = self.hand_on(signals) => return Err(failure),
+            failure = self.forward_signals(signals) => return Err(failure),
         };
         let found = cell::executable(self.client, self.node, self.cell, self.name).await?;
         match found {
-            Some(ended) if ended.pid == pid && ended.state() != ExecutableState::Running => {
-                Ok(ended)
+            Some(status) if status.pid == pid && status.state() != ExecutableState::Running => {
+                Ok(status)
             }
             _ => Err(Failure::new(
                 Exit::Failed,
-                format!("how {:?} ended is not known to the node", self.name),
+                format!("exit status of {:?} is unknown to the node", self.name),
             )),
         }
     }
@@ -125,9 +124,8 @@ impl Program<'_> {
         Ok(self.client.within(stream).await?.into_inner())
     }
 
-    /// The first signal asks the program to end, the second ends it. Whoever sends a third does
-    /// not want to wait any longer.
-    async fn hand_on(&self, signals: &mut Signals) -> Failure {
+    /// Forwards the first signal, kills the program on the second, and gives up on the third.
+    async fn forward_signals(&self, signals: &mut Signals) -> Failure {
         let first = signals.next().await;
         tokio::select! {
             stopped = self.stop(first, None) => if let Err(failure) = stopped {
@@ -137,11 +135,11 @@ impl Program<'_> {
                 stopped = self.stop(second, Some(Duration::ZERO)) => if let Err(failure) = stopped {
                     return failure;
                 },
-                third = signals.next() => return given_up(third),
+                third = signals.next() => return interrupted(third),
             },
         }
-        // It has ended, but what it wrote does not get through.
-        given_up(signals.next().await)
+        // The program has exited, but its output is blocked.
+        interrupted(signals.next().await)
     }
 
     async fn stop(&self, signal: i32, grace: Option<Duration>) -> Outcome {
@@ -149,14 +147,17 @@ impl Program<'_> {
             self.node,
             stop::request(self.cell, self.name, signal, grace),
         );
-        let bound = stop::patience(grace);
-        request.set_timeout(bound);
+        let timeout = stop::stop_timeout(grace);
+        request.set_timeout(timeout);
         let mut cells = self.client.cells();
-        let stopped = self.client.within_timeout(bound, cells.stop(request)).await;
+        let stopped = self
+            .client
+            .within_timeout(timeout, cells.stop(request))
+            .await;
         Ok(stopped.map(drop)?)
     }
 
-    /// Removes the cell with all that may still be in it.
+    /// Frees the cell and kills whatever still runs in it.
     pub(super) async fn free(&self, signals: &mut Signals) {
         let mut request = request_to_node(
             self.node,
@@ -164,75 +165,78 @@ impl Program<'_> {
                 cell_name: self.cell.to_owned(),
             },
         );
-        let bound = stop::patience(None);
-        request.set_timeout(bound);
+        let timeout = stop::stop_timeout(None);
+        request.set_timeout(timeout);
         let mut cells = self.client.cells();
         let freed = tokio::select! {
-            freed = self.client.within_timeout(bound, cells.free(request)) => {
+            freed = self.client.within_timeout(timeout, cells.free(request)) => {
                 freed.map(drop).map_err(Failure::from)
             }
-            signal = signals.twice() => Err(given_up(signal)),
+            signal = signals.twice() => Err(interrupted(signal)),
         };
         match freed {
-            // Somebody else has freed it.
             Ok(()) => {}
+            // Another client has freed it.
             Err(failure) if failure.exit == Exit::NotFound => {}
             Err(failure) => warn(&format!(
-                "cell {0:?} may be left behind: {1}; mainstay cell free {0} removes it",
+                "cannot free cell {0:?}: {1}; remove it with mainstay cell free {0}",
                 self.cell, failure.message
             )),
         }
     }
 
-    /// Ends what may still run in a cell that is not ours.
-    async fn end(&self, signals: &mut Signals) {
-        let ended = tokio::select! {
-            ended = self.stop(TERM, None) => ended,
-            signal = signals.twice() => Err(given_up(signal)),
+    /// Stops the program in an existing cell, which is not freed.
+    async fn terminate(&self, signals: &mut Signals) {
+        let stopped = tokio::select! {
+            stopped = self.stop(SIGTERM, None) => stopped,
+            signal = signals.twice() => Err(interrupted(signal)),
         };
-        match ended {
+        match stopped {
             Ok(()) => {}
             // It was never started.
             Err(failure) if failure.exit == Exit::NotFound => {}
             Err(failure) => warn(&format!(
-                "{0:?} may still run: {1}; mainstay cell stop {2} {0} ends it",
+                "cannot stop {0:?}: {1}; stop it with mainstay cell stop {2} {0}",
                 self.name, failure.message, self.cell
             )),
         }
     }
 
-    /// What the program ended with, as our own end.
-    pub(super) fn outcome(&self, ended: &ExecutableStatus) -> Outcome {
-        if ended.oom_killed {
+    /// Returns the exit status of the program as the outcome of the command.
+    pub(super) fn outcome(&self, status: &ExecutableStatus) -> Outcome {
+        if status.oom_killed {
             warn(&format!(
-                "{:?} was killed: cell {:?} had used up its memory",
+                "{:?} was OOM-killed: cell {:?} reached its memory limit",
                 self.name, self.cell
             ));
         }
-        if ended.state() == ExecutableState::Lost {
+        if status.state() == ExecutableState::Lost {
             return Err(Failure::new(
                 Exit::Failed,
                 format!(
-                    "{:?} ended along with its cell; its exit code is not known",
+                    "{:?} was killed with its cell; its exit code is unknown",
                     self.name
                 ),
             ));
         }
-        let code = match ended.signal {
-            0 => ended.exit_code,
-            signal => BY_SIGNAL.saturating_add(signal),
+        let code = match status.signal {
+            0 => status.exit_code,
+            signal => SIGNAL_EXIT_BASE.saturating_add(signal),
         };
         match u8::try_from(code) {
             Ok(0) => Ok(()),
             Ok(code) => Err(Failure::printed(Exit::Program(code))),
             Err(_) => Err(Failure::new(
                 Exit::Failed,
-                format!("{:?} ended with {code}", self.name),
+                format!(
+                    "{:?} exited with code {code}, which is out of range",
+                    self.name
+                ),
             )),
         }
     }
 
-    /// An answer in time, whatever it is.
+    /// Waits for an answer; a status of the node is not a failure yet.
     async fn answer<T>(
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
@@ -241,7 +245,11 @@ impl Program<'_> {
     }
 }
 
-fn given_up(signal: i32) -> Failure {
-    let exit = u8::try_from(BY_SIGNAL.saturating_add(signal)).map_or(Exit::Failed, Exit::Program);
-    Failure::new(exit, format!("given up on {}", stop::signal_name(signal)))
+fn interrupted(signal: i32) -> Failure {
+    let exit =
+        u8::try_from(SIGNAL_EXIT_BASE.saturating_add(signal)).map_or(Exit::Failed, Exit::Program);
+    Failure::new(
+        exit,
+        format!("interrupted by {}", stop::signal_name(signal)),
+    )
 }

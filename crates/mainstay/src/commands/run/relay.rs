@@ -1,4 +1,4 @@
-//! Lines from the node on their way to one of our outputs.
+//! Forwards output lines of the program to stdout or stderr.
 
 use futures_util::{Stream, StreamExt};
 use mainstay_api::observe::LogItem;
@@ -7,15 +7,15 @@ use tonic::Status;
 
 use crate::failure::Outcome;
 
-/// So many lines that have come are written at once.
-const MOST_LINES: usize = 256;
+/// Received lines written at once.
+const MAX_BATCH_LINES: usize = 256;
 
-/// Writes to the end of the stream. A line is written as it is, with a line feed.
+/// Writes the stream to its end: each line unchanged, followed by a newline.
 pub(super) async fn relay(
     lines: impl Stream<Item = Result<LogItem, Status>> + Unpin,
     mut out: impl AsyncWrite + Unpin,
 ) -> Outcome {
-    let mut lines = lines.ready_chunks(MOST_LINES);
+    let mut lines = lines.ready_chunks(MAX_BATCH_LINES);
     while let Some(chunk) = lines.next().await {
         let mut text = Vec::new();
         let mut failed = None;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_failure_is_written() {
+    fn lines_before_an_error_are_written() {
         let lines = stream::iter([line("a"), line(""), line("\x1b[1mb"), {
             Err(Status::unavailable("the node is stopping"))
         }]);

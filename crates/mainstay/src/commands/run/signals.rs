@@ -1,4 +1,4 @@
-//! Signals that are meant for the program on the node.
+//! Signals to forward to the program.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From here on none of them ends the process by itself.
+    /// Registers handlers, so that these signals no longer kill the process.
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// The number of the next one, also if it came while nobody waited.
+    /// Returns the number of the next signal, including one received since the last call.
     pub(super) async fn next(&mut self) -> i32 {
         let kind = tokio::select! {
             _ = self.int.recv() => SignalKind::interrupt(),
@@ -30,8 +30,7 @@ impl Signals {
         kind.as_raw_value()
     }
 
-    /// The second one from now: a key that was pressed once too often is no reason to leave
-    /// something behind.
+    /// Returns the second signal from now, so that one Ctrl-C too many does not skip the cleanup.
     pub(super) async fn twice(&mut self) -> i32 {
         self.next().await;
         self.next().await

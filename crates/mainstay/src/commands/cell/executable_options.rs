@@ -1,4 +1,4 @@
-//! What an executable runs as, as options of `cell start` and `run`.
+//! Options and command of an executable, shared by `cell start` and `run`.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,46 +10,60 @@ use mainstay_api::runtime::Executable;
 use crate::failure::{Failure, Outcome};
 
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "The executable")]
-pub struct Options {
-    /// The user to run as, by number [default: root]
-    #[arg(long, value_name = "NUMBER")]
+#[command(next_help_heading = "Executable options")]
+pub struct ExecutableOptions {
+    /// Run as this UID [default: 0]
+    #[arg(long, value_name = "UID")]
     uid: Option<u32>,
 
-    /// The group to run as, by number [default: root's]
-    #[arg(long, value_name = "NUMBER")]
+    /// Run as this GID [default: 0]
+    #[arg(long, value_name = "GID")]
     gid: Option<u32>,
 
-    /// A variable of its environment; may be repeated
+    /// Set an environment variable; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<String>,
 
-    /// Where it begins, as seen inside the cell [default: /]
+    /// Working directory inside the cell [default: /]
     #[arg(long, value_name = "DIR", value_parser = directory)]
     workdir: Option<String>,
 
-    /// Capabilities it keeps beyond the usual ones: NET_ADMIN, SYS_TIME, ... or ALL
+    /// Keep these capabilities beyond the default set: NET_ADMIN, SYS_TIME, ... or ALL
     #[arg(long, value_name = "CAP", value_delimiter = ',', value_parser = capability)]
     cap_keep: Vec<String>,
 
-    /// Let programs it executes gain privileges, as by a set-user-ID bit
+    /// Run without no_new_privs, so that set-user-ID programs gain privileges
     #[arg(long)]
     allow_new_privileges: bool,
 
-    /// Which system calls it may make: `default`, or a file with a profile in the OCI's JSON
+    /// Seccomp profile: `default`, or a file in OCI JSON format [default: unconfined]
     #[arg(long, value_name = "PROFILE")]
     seccomp: Option<String>,
 
-    /// What it is for, in your words
+    /// Free text, shown by cell list -o json
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
+
+    /// Program and its arguments, executed without a shell
+    #[arg(
+        last = true,
+        required = true,
+        value_name = "COMMAND",
+        help_heading = "Arguments"
+    )]
+    command: Vec<String>,
 }
 
-impl Options {
-    /// `words` run in `cell` under `name`.
-    pub fn executable(self, cell: &str, name: &str, words: &[String]) -> Outcome<Executable> {
-        let command = shlex::try_join(words.iter().map(String::as_str))
-            .map_err(|_| Failure::usage("the command has a zero byte in it"))?;
+impl ExecutableOptions {
+    /// Returns the program of the command.
+    pub fn program(&self) -> Option<&str> {
+        self.command.first().map(String::as_str)
+    }
+
+    /// Returns the executable `name` in `cell`.
+    pub fn executable(self, cell: &str, name: &str) -> Outcome<Executable> {
+        let command = shlex::try_join(self.command.iter().map(String::as_str))
+            .map_err(|_| Failure::usage("the command contains a NUL byte"))?;
         Ok(Executable {
             name: name.to_owned(),
             command,
@@ -80,12 +94,12 @@ fn directory(text: &str) -> Result<String, String> {
     }
 }
 
-/// The kernel's name, however it is written.
+/// Parses a capability, with or without `CAP_`, in any case.
 fn capability(text: &str) -> Result<String, String> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("CAP_").unwrap_or(&upper);
     if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err("write the name of a capability, such as NET_ADMIN, or ALL".to_owned());
+        return Err("write the name of a capability (NET_ADMIN) or ALL".to_owned());
     }
     Ok(match name {
         "ALL" => name.to_owned(),
@@ -94,30 +108,29 @@ fn capability(text: &str) -> Result<String, String> {
 }
 
 fn profile(named: &str) -> Outcome<String> {
-    // Far more than any profile has.
-    const MOST_BYTES: u64 = 1 << 20;
+    const MAX_PROFILE_BYTES: u64 = 1 << 20;
     if named == "default" {
         return Ok(named.to_owned());
     }
     let path = Path::new(named);
-    let wrong = |why: &dyn std::fmt::Display| {
+    let invalid = |reason: &dyn std::fmt::Display| {
         Failure::usage(format!(
-            "{} is no seccomp profile: {why}; write default, or name a file in the OCI's JSON",
+            "cannot read seccomp profile {}: {reason}; write default, or name a file in OCI JSON format",
             path.display()
         ))
     };
     let mut text = String::new();
-    let file = File::open(path).map_err(|error| wrong(&error))?;
-    file.take(MOST_BYTES + 1)
+    let file = File::open(path).map_err(|error| invalid(&error))?;
+    file.take(MAX_PROFILE_BYTES + 1)
         .read_to_string(&mut text)
-        .map_err(|error| wrong(&error))?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(wrong(&"it has more than 1 MiB"));
+        .map_err(|error| invalid(&error))?;
+    if text.len() as u64 > MAX_PROFILE_BYTES {
+        return Err(invalid(&"larger than 1 MiB"));
     }
     match serde_json::from_str(&text) {
         Ok(serde_json::Value::Object(_)) => Ok(text),
-        Ok(_) => Err(wrong(&"it is no JSON object")),
-        Err(error) => Err(wrong(&error)),
+        Ok(_) => Err(invalid(&"not a JSON object")),
+        Err(error) => Err(invalid(&error)),
     }
 }
 
@@ -128,13 +141,15 @@ mod tests {
     use super::*;
 
     fn command(words: &[&str]) -> String {
-        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        let options = Options::default();
-        options.executable("c", "e", &words).unwrap().command
+        let options = ExecutableOptions {
+            command: words.iter().map(|&word| word.to_owned()).collect(),
+            ..ExecutableOptions::default()
+        };
+        options.executable("c", "e").unwrap().command
     }
 
     #[test]
-    fn words_are_quoted_only_where_a_shell_would_need_it() {
+    fn arguments_are_quoted_only_where_a_shell_needs_it() {
         assert_eq!(command(&["sleep", "10"]), "sleep 10");
         assert_eq!(
             command(&["sh", "-c", "echo hi; exit 7"]),
@@ -144,14 +159,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_come_out_as_they_went_in(words in prop::collection::vec("[^\0]{0,20}", 1..5)) {
-            let executable = Options::default().executable("c", "e", &words).unwrap();
+        fn arguments_survive_quoting(words in prop::collection::vec("[^\0]{0,20}", 1..5)) {
+            let options = ExecutableOptions { command: words.clone(), ..ExecutableOptions::default() };
+            let executable = options.executable("c", "e").unwrap();
             prop_assert_eq!(shlex::split(&executable.command), Some(words));
         }
     }
 
     #[test]
-    fn capabilities_have_the_kernel_s_names() {
+    fn capabilities_have_the_kernel_names() {
         for (text, name) in [
             ("net_admin", "CAP_NET_ADMIN"),
             ("CAP_SYS_TIME", "CAP_SYS_TIME"),
@@ -165,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_default_or_a_file_of_json() {
+    fn a_seccomp_profile_is_default_or_a_json_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = dir.path().join(name);

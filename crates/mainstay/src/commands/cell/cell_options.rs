@@ -1,4 +1,4 @@
-//! What a cell may use and what it shares, as options of `cell allocate` and `run`.
+//! Limits and namespaces of a cell, shared by `cell allocate` and `run`.
 
 use std::time::Duration;
 
@@ -8,57 +8,58 @@ use mainstay_api::runtime::{Cell, CellLimits, IoLimit, Namespace};
 use mainstay_client::format::parse_size;
 
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "The cell")]
-pub struct Limits {
-    /// Processor time at most: 1.5 is one and a half processors
+#[command(next_help_heading = "Cell options")]
+pub struct CellOptions {
+    /// CPU limit in CPUs: 0.5, 2 [default: unlimited]
     #[arg(long, value_name = "N", value_parser = cpu_max)]
     cpus: Option<i64>,
 
-    /// Weight against other cells when processors are busy; 1024 is the usual
+    /// CPU weight relative to other cells, from 2 to 262144 [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=262_144))]
     cpu_shares: Option<u64>,
 
-    /// Only these processors: 0-3,7
+    /// Restrict to these CPUs: 0-3,7
     #[arg(long, value_name = "LIST")]
     cpuset: Option<String>,
 
-    /// Only memory of these nodes: 0-1
+    /// Restrict to these NUMA nodes: 0-1
     #[arg(long, value_name = "LIST")]
     mems: Option<String>,
 
-    /// Memory at most: 64M, 2G; a process that asks for more is killed
+    /// Memory limit (memory.max); processes beyond it are OOM-killed: 64M, 2G
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
 
-    /// Memory beyond which the cell is slowed down
+    /// Memory throttle limit (memory.high)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory_high: Option<u64>,
 
-    /// Memory taken from the cell only when there is nothing else to take
+    /// Best-effort memory protection (memory.low)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory_low: Option<u64>,
 
-    /// Memory never taken from the cell
+    /// Hard memory protection (memory.min)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory_min: Option<u64>,
 
-    /// Processes and threads at once
+    /// Limit of processes and threads (pids.max)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pids: Option<u64>,
 
-    /// Reads and writes of a device in a second: /dev/sda:rbps=10M,wbps=1M,riops=100,wiops=50
+    /// I/O limits of a device per second: /dev/sda:rbps=10M,wbps=1M,riops=100,wiops=50; may be
+    /// repeated
     #[arg(long, value_name = "DEVICE:LIMITS", value_parser = io)]
     io: Vec<IoLimit>,
 
-    /// What the cell has in common with the host instead of its own
+    /// Share these namespaces with the host instead of creating new ones; comma-separated
     #[arg(long, value_enum, value_name = "NAMESPACE", value_delimiter = ',')]
     share: Vec<Share>,
 
-    /// Users of its own: root inside is nobody outside
+    /// Create a user namespace; root inside maps to an unprivileged UID
     #[arg(long)]
     user_namespace: bool,
 
-    /// The host name inside [default: the last part of the cell's name]
+    /// Host name inside the cell [default: the last part of the cell's name]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
 }
@@ -86,7 +87,8 @@ impl Share {
     }
 }
 
-impl Limits {
+impl CellOptions {
+    /// Returns the cell `name` with these options.
     pub fn cell(self, name: &str) -> Cell {
         let limits = CellLimits {
             cpu_max_usec: self.cpus.unwrap_or_default(),
@@ -115,15 +117,15 @@ impl Limits {
     }
 }
 
-/// Microseconds in each tenth of a second, which is the period the node takes.
+/// Parses a CPU limit as microseconds per period of 100 ms, the default of the node.
 fn cpu_max(text: &str) -> Result<i64, String> {
     let seconds = text.parse().ok().and_then(|cpus: f64| {
         let cpus = Duration::try_from_secs_f64(cpus).ok()?;
         i64::try_from(cpus.as_micros() / 10).ok()
     });
     match seconds {
-        None => Err("write a number of processors: 2, 0.5".to_owned()),
-        Some(..1000) => Err("the least is 0.01".to_owned()),
+        None => Err("write a number of CPUs: 2, 0.5".to_owned()),
+        Some(..1000) => Err("the minimum is 0.01".to_owned()),
         Some(micros) => Ok(micros),
     }
 }
@@ -131,14 +133,14 @@ fn cpu_max(text: &str) -> Result<i64, String> {
 fn bytes(text: &str) -> Result<u64, String> {
     match parse_size(text).map(u64::try_from) {
         Ok(Ok(1..)) => parse_size(text).map(i64::unsigned_abs),
-        Ok(_) => Err("write a size of more than nothing: 64M, 2G".to_owned()),
-        Err(wrong) => Err(wrong),
+        Ok(_) => Err("the size must be greater than 0: 64M, 2G".to_owned()),
+        Err(invalid) => Err(invalid),
     }
 }
 
 fn io(text: &str) -> Result<IoLimit, String> {
     const FORM: &str = "write DEVICE:rbps=10M,wbps=1M,riops=100,wiops=50";
-    // The device may be two numbers with a colon between them.
+    // A device can be MAJOR:MINOR, which contains a colon.
     let (device, limits) = text.rsplit_once(':').ok_or(FORM)?;
     if device.is_empty() {
         return Err(FORM.to_owned());
@@ -149,17 +151,17 @@ fn io(text: &str) -> Result<IoLimit, String> {
     };
     for part in limits.split(',') {
         let (key, value) = part.split_once('=').ok_or(FORM)?;
-        let (place, value) = match key {
+        let (field, value) = match key {
             "rbps" => (&mut limit.read_bytes, bytes(value)?),
             "wbps" => (&mut limit.write_bytes, bytes(value)?),
             "riops" => (&mut limit.read_operations, operations(value)?),
             "wiops" => (&mut limit.write_operations, operations(value)?),
-            _ => return Err(format!("{key:?} is no limit of a device; {FORM}")),
+            _ => return Err(format!("{key:?} is not an I/O limit; {FORM}")),
         };
-        if *place != 0 {
-            return Err(format!("{key} is given twice"));
+        if *field != 0 {
+            return Err(format!("{key} is set twice"));
         }
-        *place = value;
+        *field = value;
     }
     Ok(limit)
 }
@@ -167,7 +169,7 @@ fn io(text: &str) -> Result<IoLimit, String> {
 fn operations(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number @ 1..) => Ok(number),
-        _ => Err(format!("{text:?} is no number of operations a second")),
+        _ => Err(format!("{text:?} is not a number of operations per second")),
     }
 }
 
@@ -178,18 +180,18 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Options {
+    struct TestCommand {
         #[command(flatten)]
-        limits: Limits,
+        options: CellOptions,
     }
 
     fn cell(options: &str) -> Result<Cell, clap::Error> {
         let words = std::iter::once("test").chain(options.split_whitespace());
-        Ok(Options::try_parse_from(words)?.limits.cell("c"))
+        Ok(TestCommand::try_parse_from(words)?.options.cell("c"))
     }
 
     #[test]
-    fn without_options_nothing_is_limited() {
+    fn the_default_cell_has_no_limits() {
         let expected = Cell {
             name: "c".to_owned(),
             ..Cell::default()
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_has_its_place() {
+    fn every_option_sets_its_field() {
         let made = cell(
             "--cpus 1.5 --cpu-shares 512 --cpuset 0-3,7 --mems 0 --memory 64M --memory-high 48M \
              --memory-low 1G --memory-min 1k --pids 10 --io /dev/sda:rbps=1M,wiops=7 \
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_limit_is_refused() {
+    fn invalid_limits_are_rejected() {
         for options in [
             "--cpus 0",
             "--cpus -1",
