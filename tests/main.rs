@@ -11,6 +11,7 @@
 
 mod authorizer;
 mod cells;
+mod cli_output;
 mod command_line;
 mod compatibility;
 mod containers;

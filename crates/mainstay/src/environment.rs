@@ -1,10 +1,25 @@
-//! The environment variables that the command reads.
+//! The environment variables that the client commands read.
 
 use std::path::PathBuf;
 
 pub const CONFIG: &str = "MAINSTAY_CONFIG";
 pub const CONTEXT: &str = "MAINSTAY_CONTEXT";
 pub const STATE: &str = "MAINSTAY_STATE";
+
+/// Every variable that the client commands read; `docs/cli.md` describes them.
+#[cfg(test)]
+pub const VARIABLES: [&str; 9] = [
+    CONFIG,
+    CONTEXT,
+    STATE,
+    "HOME",
+    "NO_COLOR",
+    "PATH",
+    "TERM",
+    "XDG_CONFIG_HOME",
+    // Read by the daemon's configuration, for the default state directory.
+    "XDG_STATE_HOME",
+];
 
 /// Returns the state directory of a node on this machine: `$MAINSTAY_STATE`, else the default of
 /// this user.

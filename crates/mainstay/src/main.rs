@@ -4,6 +4,8 @@ mod build_info;
 mod cli;
 mod commands;
 mod connection;
+#[cfg(test)]
+mod documentation;
 mod environment;
 mod failure;
 mod output;
