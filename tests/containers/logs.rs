@@ -256,7 +256,7 @@ async fn plain_containers_have_a_log_when_it_goes_to_a_file() {
     std::fs::remove_file(&log).unwrap();
     let gone = read(&channel, of("shop/cart-0:app")).await.unwrap_err();
     assert_eq!(gone.code(), Code::NotFound);
-    assert!(gone.message().contains("is not there"), "{gone}");
+    assert!(gone.message().contains("does not exist"), "{gone}");
     std::os::unix::fs::symlink("/etc/hostname", &log).unwrap();
     let link = read(&channel, of("shop/cart-0:app")).await.unwrap_err();
     assert_eq!(link.code(), Code::FailedPrecondition, "{link}");

@@ -10,9 +10,12 @@ mod log;
 mod node;
 mod serve;
 mod service_events;
+mod service_manager;
 mod services;
 mod signals;
 mod state;
+mod text;
+mod workloads;
 
 pub use config::{Config, ConfigError, Overrides};
 pub use node::Build;

@@ -6,6 +6,7 @@ use mainstay_node::Platform;
 use mainstay_node::mounts::SpaceSurvey;
 
 use crate::engines::Engines;
+use crate::workloads::Workloads;
 
 /// Facts about the binary.
 #[derive(Debug, Clone)]
@@ -29,4 +30,6 @@ pub struct Node {
     pub config_file: Option<PathBuf>,
     pub space: SpaceSurvey,
     pub engines: Engines,
+    /// Everything that runs on the node, whichever engine runs it.
+    pub workloads: Workloads,
 }

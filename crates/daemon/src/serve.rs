@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use mainstay_api::machine::service_state_event::Action;
 use mainstay_node::mounts::SpaceSurvey;
-use sd_notify::NotifyState;
 use tracing::{error, info, warn};
 
 use crate::call::Gate;
@@ -17,9 +16,11 @@ use crate::engines::identity::Renewal;
 use crate::engines::{BuildError, Engines, Startup};
 use crate::listener::Server;
 use crate::node::{Build, Node};
+use crate::service_manager::{NotifyState, notify};
 use crate::services::{self, Health};
 use crate::signals::{Signalled, Signals};
 use crate::state::{StateDir, StateError};
+use crate::workloads::Workloads;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -93,6 +94,7 @@ impl Daemon {
             state: state.path().to_owned(),
             config_file: config.file.clone(),
             space: SpaceSurvey::default(),
+            workloads: Workloads::new(&engines),
             engines,
         });
         let (routes, health) = services::routes(&node)?;
@@ -188,12 +190,5 @@ impl Daemon {
         info!("stopped");
         self.publish(Action::Finished, "stopped");
         self.node.engines.stop().await;
-    }
-}
-
-/// Without a service manager there is no socket to notify, and that is fine.
-fn notify(state: &[NotifyState<'_>]) {
-    if let Err(why) = sd_notify::notify(state) {
-        warn!(error = chain(&why), "cannot notify the service manager");
     }
 }

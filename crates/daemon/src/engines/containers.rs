@@ -56,9 +56,9 @@ impl ContainersSection {
     }
 }
 
-/// The drivers in force; a reload replaces them.
-#[derive(Debug)]
-pub struct Containers(ArcSwap<mainstay_containers::Containers>);
+/// The drivers in force; a reload replaces them. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Containers(Arc<ArcSwap<mainstay_containers::Containers>>);
 
 impl Containers {
     pub fn current(&self) -> mainstay_containers::Containers {
@@ -69,7 +69,7 @@ impl Containers {
 pub async fn build(startup: Startup<'_>) -> Result<Containers, BuildError> {
     let sockets = startup.config.settings.containers.sockets();
     let engine = mainstay_containers::Containers::new(&sockets);
-    Ok(Containers(ArcSwap::from_pointee(engine)))
+    Ok(Containers(Arc::new(ArcSwap::from_pointee(engine))))
 }
 
 pub fn reload(containers: &Containers, old: &Config, new: &Config) {

@@ -6,6 +6,8 @@ use mainstay_api::runtime::{
 use mainstay_cells::{CellName, CellSpec, Cells, ExecutableRecord, ExitStatus, Limits};
 use prost_types::Timestamp;
 
+use crate::workloads::ExecutableId;
+
 /// All cells, or one, with what is nested in them.
 pub(super) fn tree(cells: &Cells, top: Option<&CellName>) -> Vec<CellStatus> {
     let mut roots: Vec<CellStatus> = Vec::new();
@@ -129,7 +131,7 @@ fn executable(record: &ExecutableRecord) -> ExecutableStatus {
         signal,
         oom_killed,
         runs: record.runs,
-        log: format!("{}/{}", record.cell, record.name),
+        log: ExecutableId::of(record).to_string(),
     }
 }
 

@@ -18,6 +18,7 @@ use rustix::process::Signal;
 use tonic::{Code, Request, Response, Status};
 
 use super::cell_status;
+use crate::chain::chain;
 use crate::node::Node;
 
 #[derive(Debug, Clone)]
@@ -230,19 +231,8 @@ pub(super) fn invalid(error: impl std::fmt::Display) -> Status {
 }
 
 /// An invalid argument, with its cause.
-fn said(error: impl std::error::Error) -> Status {
+fn said(error: impl std::error::Error + 'static) -> Status {
     invalid(chain(&error))
-}
-
-/// Joins an error and its sources: `a: b: c`.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 pub(super) fn status(error: &CellError) -> Status {

@@ -1,103 +1,86 @@
-//! `Containers`, `Stats`, `Restart`: what other runtimes run on the machine, and our own cells.
+//! `Containers`, `Stats`, `Restart`: the workloads of the node.
 
 use mainstay_api::common::ContainerDriver;
 use mainstay_api::os::{
     Container, ContainerInfo, ContainersRequest, Restart, RestartRequest, Stat, Stats, StatsRequest,
 };
-use mainstay_containers::{ContainerError, Containers, Driver};
+use mainstay_containers::{ContainerError, Driver};
 use tonic::{Code, Status};
 
-use super::{cell_containers, cell_logs};
+use super::workload_status;
+use crate::chain::chain;
 use crate::node::Node;
+use crate::workloads::{Scope, Workload, WorkloadUsage};
 
 pub(super) async fn list(node: &Node, request: &ContainersRequest) -> Result<Container, Status> {
-    let driver = driver(request.driver)?;
-    let own =
-        is_ours(driver, &request.namespace).then(|| cell_containers::list(&node.engines.cells));
-    let own = own.unwrap_or_default();
-    let found = engine(node).list(&request.namespace, driver).await;
-    let containers = beside(found, own.is_empty())?;
-    let info = |container: mainstay_containers::Container| ContainerInfo {
-        namespace: container.namespace,
-        id: container.id,
-        image: container.image,
-        pid: container.pid,
-        status: container.status.to_owned(),
-        pod_id: container.pod_id,
-        name: container.name,
-        network_namespace: container.network_namespace,
-        internal_id: container.internal_id,
-        uid: container.uid,
-    };
+    let found = node
+        .workloads
+        .list(scope(&request.namespace, request.driver)?);
+    let found = found
+        .await
+        .map_err(|error| workload_status::status(&error))?;
     Ok(Container {
         metadata: None,
-        containers: own
-            .into_iter()
-            .chain(containers.into_iter().map(info))
-            .collect(),
+        containers: found.into_iter().map(info).collect(),
     })
 }
 
 pub(super) async fn stats(node: &Node, request: &StatsRequest) -> Result<Stats, Status> {
-    let driver = driver(request.driver)?;
-    let own = if is_ours(driver, &request.namespace) {
-        cell_containers::stats(&node.engines.cells).await?
-    } else {
-        Vec::new()
-    };
-    let used = engine(node).usage(&request.namespace, driver).await;
-    let stats = beside(used, own.is_empty())?.into_iter();
-    let stats = stats.map(|(container, usage)| Stat {
-        namespace: container.namespace,
-        id: container.id,
-        memory_usage: usage.memory_bytes,
-        cpu_usage: usage.cpu_nanos,
-        pod_id: container.pod_id,
-        name: container.name,
-    });
+    let used = node
+        .workloads
+        .usage(scope(&request.namespace, request.driver)?);
+    let used = used
+        .await
+        .map_err(|error| workload_status::status(&error))?;
     Ok(Stats {
         metadata: None,
-        stats: own.into_iter().chain(stats).collect(),
+        stats: used.into_iter().map(stat).collect(),
     })
 }
 
 pub(super) async fn restart(node: &Node, request: &RestartRequest) -> Result<Restart, Status> {
-    let driver = driver(request.driver)?;
-    if driver == Driver::Containerd && request.namespace == cell_logs::NAMESPACE {
-        cell_containers::restart(&node.engines.cells, &request.id).await?;
-        return Ok(Restart { metadata: None });
-    }
-    let engine = engine(node);
-    let done = engine.restart(&request.namespace, &request.id, driver);
-    done.await.map_err(|error| status(&error))?;
+    let scope = scope(&request.namespace, request.driver)?;
+    let done = node.workloads.restart(scope, &request.id).await;
+    done.map_err(|error| workload_status::status(&error))?;
     Ok(Restart { metadata: None })
 }
 
-/// Whether the node's own workloads are meant, alone or among all.
-fn is_ours(driver: Driver, namespace: &str) -> bool {
-    driver == Driver::Containerd && matches!(namespace, "" | cell_logs::NAMESPACE)
+pub(super) fn scope(namespace: &str, driver: i32) -> Result<Scope<'_>, Status> {
+    let driver = match ContainerDriver::try_from(driver) {
+        Ok(ContainerDriver::Containerd) => Driver::Containerd,
+        Ok(ContainerDriver::Cri) => Driver::Cri,
+        Err(_) => {
+            return Err(Status::invalid_argument(format!(
+                "driver {driver} is unknown; 0 is containerd, 1 is CRI"
+            )));
+        }
+    };
+    Ok(Scope { namespace, driver })
 }
 
-/// What others run, beside our own: where there is something of ours to show, a runtime that is
-/// not installed is no error.
-fn beside<T>(found: Result<Vec<T>, ContainerError>, alone: bool) -> Result<Vec<T>, Status> {
-    match found {
-        Err(ContainerError::Unreachable { absent: true, .. }) if !alone => Ok(Vec::new()),
-        found => found.map_err(|error| status(&error)),
+fn info(workload: Workload) -> ContainerInfo {
+    ContainerInfo {
+        namespace: workload.namespace,
+        id: workload.id,
+        image: workload.image,
+        pid: workload.pid,
+        status: workload.state.to_owned(),
+        pod_id: workload.pod,
+        name: workload.name,
+        network_namespace: workload.network_namespace,
+        internal_id: workload.internal_id,
+        uid: workload.uid,
     }
 }
 
-pub(super) fn engine(node: &Node) -> Containers {
-    node.engines.containers.current()
-}
-
-pub(super) fn driver(driver: i32) -> Result<Driver, Status> {
-    match ContainerDriver::try_from(driver) {
-        Ok(ContainerDriver::Containerd) => Ok(Driver::Containerd),
-        Ok(ContainerDriver::Cri) => Ok(Driver::Cri),
-        Err(_) => Err(Status::invalid_argument(format!(
-            "driver {driver} is unknown; 0 is containerd, 1 is CRI"
-        ))),
+fn stat(usage: WorkloadUsage) -> Stat {
+    Stat {
+        namespace: usage.namespace,
+        id: usage.id,
+        memory_usage: usage.memory_bytes,
+        cpu_usage: usage.cpu_nanos,
+        pod_id: usage.pod,
+        name: usage.name,
     }
 }
 
@@ -122,5 +105,5 @@ pub(super) fn status(error: &ContainerError) -> Status {
             Code::Internal
         }
     };
-    Status::new(code, error.to_string())
+    Status::new(code, chain(error))
 }

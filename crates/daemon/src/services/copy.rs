@@ -8,8 +8,9 @@ use mainstay_api::common::{Data, Metadata};
 use mainstay_node::files::pack;
 use tonic::Status;
 
+use super::Answers;
 use super::producer::{Reader, file_status, produce};
-use super::{Answers, shown};
+use crate::text::shorten;
 
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -17,7 +18,7 @@ pub(super) fn stream(root: &str) -> Result<Answers<Data>, Status> {
     if !root.starts_with('/') {
         return Err(Status::invalid_argument(format!(
             "path is not absolute: {:?}",
-            shown(root)
+            shorten(root)
         )));
     }
     let root = PathBuf::from(root);

@@ -6,8 +6,9 @@ use mainstay_api::machine::{DiskUsageInfo, DiskUsageRequest};
 use mainstay_node::files::{Usage, UsageOptions, UsageWalk};
 use tonic::Status;
 
+use super::Answers;
 use super::producer::{Gathering, Gone, produce_many};
-use super::{Answers, shown};
+use crate::text::shorten;
 
 pub(super) fn stream(request: DiskUsageRequest) -> Result<Answers<DiskUsageInfo>, Status> {
     let options = UsageOptions {
@@ -18,7 +19,7 @@ pub(super) fn stream(request: DiskUsageRequest) -> Result<Answers<DiskUsageInfo>
         none if none.is_empty() => vec![PathBuf::from("/")],
         paths => paths.iter().map(|path| Path::new("/").join(path)).collect(),
     };
-    let what = shown(&paths[0].display().to_string());
+    let what = shorten(&paths[0].display().to_string());
     let threshold = request.threshold;
     produce_many(what, move |infos| {
         paths

@@ -13,7 +13,8 @@ use mainstay_journal::{
 use prost_types::Any;
 use tonic::Status;
 
-use super::{Answers, shown};
+use super::Answers;
+use crate::text::shorten;
 
 /// How many events are taken from the journal at once.
 const BATCH: usize = 128;
@@ -80,7 +81,7 @@ fn start_at(request: &EventsRequest) -> Result<(StartAt, bool), Status> {
                 Status::invalid_argument(format!(
                     "tail_id {:?} is not an event id; ids are the 32 hex digits that \
                      come with each event",
-                    shown(tail_id)
+                    shorten(tail_id)
                 ))
             })?;
             Ok((StartAt::After(id), true))

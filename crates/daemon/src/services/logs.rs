@@ -1,100 +1,39 @@
-//! `Logs`: the journal's log lines as bytes, or a line an item; and those of containers, from the
-//! files their runtimes write.
+//! `Logs`: log lines of the node and its workloads, as bytes or a line an item.
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use mainstay_api::common::{Data, Metadata};
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::observe::LogItem;
-use mainstay_containers::{ContainerError, Driver, Instance, LogFile};
 use mainstay_journal::{LogChunk, LogError, LogQuery, LogStream, Record, Timestamp};
 use tonic::Status;
 
-use super::{Answers, cell_logs, containers, shown};
+use super::{Answers, containers, workload_status};
+use crate::chain::chain;
 use crate::node::Node;
+use crate::workloads::{LogSelector, ProcessOutput};
 
-/// The namespace of the node's own services.
-pub(super) const SYSTEM: &str = "system";
-/// A line longer than this comes as several items: an item has to fit into a message, of which
-/// most clients take 4 MiB. The last record may go beyond by 16 KiB, and bytes that are no text
-/// take four times their room.
-const MOST_LINE_BYTES: usize = 960 << 10;
+/// Longer lines come as several items: an item has to fit into a message, of which most clients
+/// accept 4 MiB. The last record may exceed it by 16 KiB, and bytes that are not UTF-8 take four
+/// times their size.
+const MAX_LINE_BYTES: usize = 960 << 10;
 
 pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<Data>, Status> {
-    let driver = containers::driver(request.driver)?;
+    let scope = containers::scope(&request.namespace, request.driver)?;
     let query = query(&request)?;
     if request.id.is_empty() {
         return Err(Status::invalid_argument(
             "no log is named; set id, such as \"mainstay\"",
         ));
     }
-    if cell_logs::is_meant(&request) {
-        let lines = cell_logs::read(node, &request, query).await?;
-        return Ok(Box::pin(stream::try_unfold(lines, next_data)));
-    }
-    let lines = match node.engines.journal.logs.read(&request.id, query).await {
-        Ok(_) if request.previous => {
-            return Err(Status::invalid_argument(format!(
-                "log {:?} is the node's own; only a container has a previous one",
-                request.id
-            )));
-        }
-        Ok(lines) => lines,
-        Err(LogError::NotFound { .. } | LogError::InvalidName { .. })
-            if !matches!(request.namespace.as_str(), "" | SYSTEM) =>
-        {
-            of_container(node, &request, driver, query).await?
-        }
-        Err(LogError::NotFound { .. } | LogError::InvalidName { .. }) => {
-            return Err(not_registered(&request.id));
-        }
-        Err(error) => return Err(status(&error)),
+    let log = LogSelector {
+        scope,
+        id: &request.id,
+        previous: request.previous,
     };
+    let opened = node.workloads.log(log, query).await;
+    let lines = opened.map_err(|error| workload_status::status(&error))?;
     Ok(Box::pin(stream::try_unfold(lines, next_data)))
-}
-
-async fn of_container(
-    node: &Node,
-    request: &LogsRequest,
-    driver: Driver,
-    query: LogQuery,
-) -> Result<LogStream, Status> {
-    let instance = if request.previous {
-        Instance::Previous
-    } else {
-        Instance::Current
-    };
-    let engine = containers::engine(node);
-    let found = engine.log(&request.namespace, &request.id, driver, instance);
-    let file = found.await.map_err(|error| match error {
-        ContainerError::NotFound { .. } => not_registered(&request.id),
-        error => containers::status(&error),
-    })?;
-    if !file.timed && (query.since.is_some() || query.until.is_some()) {
-        return Err(Status::failed_precondition(format!(
-            "the lines of log {:?} carry no times; ask without since and until",
-            shown(&request.id)
-        )));
-    }
-    let lines = node.engines.journal.logs.read_file(&file.path, query).await;
-    lines.map_err(|error| file_status(&request.id, &file, &error))
-}
-
-pub(super) fn not_registered(id: &str) -> Status {
-    Status::not_found(format!("log {:?} was not registered", shown(id)))
-}
-
-fn file_status(id: &str, file: &LogFile, error: &LogError) -> Status {
-    let (id, path) = (shown(id), file.path.display());
-    match error {
-        LogError::NotFound { .. } => Status::not_found(format!(
-            "log {id:?} was not registered: {path} is not there, not yet or no more"
-        )),
-        LogError::Open { source, .. } => {
-            Status::failed_precondition(format!("log {id:?} cannot be read: {path}: {source}"))
-        }
-        error => status(error),
-    }
 }
 
 async fn next_data(mut lines: LogStream) -> Result<Option<(Data, LogStream)>, Status> {
@@ -149,7 +88,7 @@ fn timestamp(time: prost_types::Timestamp) -> Result<Timestamp, Status> {
         .ok_or_else(|| Status::invalid_argument("a time is out of range (years 1678 to 2262)"))
 }
 
-/// Lines one by one, each with its second.
+/// Streams every line of a log as an item of `channel`.
 pub(super) fn items(
     lines: LogStream,
     channel: &'static str,
@@ -169,7 +108,28 @@ pub(super) fn items(
     .flat_map(stream::iter)
 }
 
-pub(super) fn items_of(
+/// Streams every line of a process as an item.
+pub(super) fn process_items(
+    output: ProcessOutput,
+) -> impl Stream<Item = Result<LogItem, Status>> + Send {
+    let channel = format!("{}::{}", output.executable(), output.channel().as_str());
+    let state = Some((output, Vec::new(), channel));
+    stream::unfold(state, |state| async move {
+        let (mut output, mut unfinished, channel) = state?;
+        match output.next().await {
+            Ok(Some(chunk)) => {
+                let is_own = |record: &Record<'_>| output.is_own(record);
+                let items = items_of(&chunk, &channel, is_own, &mut unfinished);
+                Some((items, Some((output, unfinished, channel))))
+            }
+            Ok(None) => None,
+            Err(error) => Some((vec![Err(status(&error))], None)),
+        }
+    })
+    .flat_map(stream::iter)
+}
+
+fn items_of(
     chunk: &LogChunk,
     channel: &str,
     wanted: impl Fn(&Record<'_>) -> bool,
@@ -197,7 +157,7 @@ pub(super) fn items_of(
     }
     for record in chunk.records().filter(|record| wanted(record)) {
         unfinished.extend_from_slice(record.text);
-        if record.partial && unfinished.len() < MOST_LINE_BYTES {
+        if record.partial && unfinished.len() < MAX_LINE_BYTES {
             continue;
         }
         items.push(Ok(item(unfinished, record.time)));
@@ -207,9 +167,10 @@ pub(super) fn items_of(
 }
 
 pub(super) fn status(error: &LogError) -> Status {
+    let message = chain(error);
     match error {
-        LogError::NotFound { .. } => Status::not_found(error.to_string()),
-        LogError::InvalidName { .. } => Status::invalid_argument(error.to_string()),
-        _ => Status::internal(error.to_string()),
+        LogError::NotFound { .. } => Status::not_found(message),
+        LogError::InvalidName { .. } => Status::invalid_argument(message),
+        _ => Status::internal(message),
     }
 }

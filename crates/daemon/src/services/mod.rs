@@ -6,8 +6,6 @@
 mod aurae_cells;
 mod aurae_observe;
 mod auth;
-mod cell_containers;
-mod cell_logs;
 mod cell_status;
 mod cells;
 mod containers;
@@ -31,6 +29,7 @@ mod read;
 mod readings;
 mod runtime;
 mod stats;
+mod workload_status;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -57,15 +56,6 @@ pub(crate) fn not_served(rpc: &str) -> Status {
         "{rpc} is not served by mainstay {}; a later version will",
         env!("CARGO_PKG_VERSION")
     ))
-}
-
-/// As much of a caller's own text as is worth repeating; the rest would only fill the answer.
-pub(crate) fn shown(text: &str) -> String {
-    const MOST_CHARS: usize = 128;
-    match text.char_indices().nth(MOST_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// Runs what blocks on the kernel away from the async workers.

@@ -11,7 +11,8 @@ use mainstay_node::sockets::{
 use prost::Message;
 use tonic::Status;
 
-use super::{MOST_MESSAGE_BYTES, shown};
+use super::MOST_MESSAGE_BYTES;
+use crate::text::shorten;
 
 /// So many namespaces can be asked for by name.
 const MOST_NAMES: usize = 1024;
@@ -133,7 +134,7 @@ fn status(error: &NamespacesError) -> Status {
     match error {
         NamespacesError::NotFound { .. } => Status::not_found(message),
         NamespacesError::BadName { name } => {
-            Status::invalid_argument(format!("network namespace {:?} is no name", shown(name)))
+            Status::invalid_argument(format!("network namespace {:?} is no name", shorten(name)))
         }
         NamespacesError::NotANamespace { .. } | NamespacesError::Denied { .. } => {
             Status::failed_precondition(message)

@@ -9,7 +9,7 @@ use mainstay_api::observe::{
 use mainstay_journal::{LogQuery, Stream};
 use tonic::{Request, Response, Status};
 
-use super::{Answers, cell_logs, logs};
+use super::{Answers, logs, workload_status};
 use crate::log::DAEMON_LOG;
 use crate::node::Node;
 
@@ -46,7 +46,9 @@ impl Observe {
         pid: i64,
         channel: Stream,
     ) -> Result<Answers<LogItem>, Status> {
-        cell_logs::of_process(&self.node, pid, channel).await
+        let output = self.node.workloads.process_output(pid, channel).await;
+        let output = output.map_err(|error| workload_status::status(&error))?;
+        Ok(Box::pin(logs::process_items(output)))
     }
 }
 

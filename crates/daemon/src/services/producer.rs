@@ -7,6 +7,8 @@ use futures_util::{Stream, StreamExt, future, stream};
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 
+use crate::text::shorten;
+
 /// A file system that gives nothing for so long is taken to hang. Time in which the reader does
 /// not read does not count.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -131,7 +133,7 @@ impl<T> Gathering<'_, T> {
 
 /// What a file system's error means to the caller.
 pub(super) fn file_status(path: &std::path::Path, error: &std::io::Error) -> Status {
-    let message = format!("{}: {error}", super::shown(&path.display().to_string()));
+    let message = format!("{}: {error}", shorten(&path.display().to_string()));
     match error.kind() {
         std::io::ErrorKind::NotFound => Status::not_found(message),
         std::io::ErrorKind::PermissionDenied => Status::permission_denied(message),

@@ -7,8 +7,9 @@ use mainstay_api::common::Data;
 use mainstay_node::files::{ReadError, open_regular, read_piece};
 use tonic::Status;
 
+use super::Answers;
 use super::producer::{file_status, produce};
-use super::{Answers, shown};
+use crate::text::shorten;
 
 /// Large enough that the cost of a message does not count.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -17,7 +18,7 @@ pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
     if !path.starts_with('/') {
         return Err(Status::invalid_argument(format!(
             "path is not absolute: {:?}",
-            shown(path)
+            shorten(path)
         )));
     }
     let path = PathBuf::from(path);
@@ -52,7 +53,7 @@ fn status(error: &ReadError) -> Status {
     match error {
         ReadError::NotRegular { path } => Status::invalid_argument(format!(
             "path must be a regular file: {}",
-            shown(&path.display().to_string())
+            shorten(&path.display().to_string())
         )),
         ReadError::Io { path, source } => file_status(path, source),
     }

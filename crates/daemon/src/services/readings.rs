@@ -281,24 +281,11 @@ fn disk_stat(name: String, counters: [u64; 15]) -> DiskStat {
     }
 }
 
-/// The node's own logs, and those of executables in cells.
+/// Lists the logs of the node and of its executables.
 pub(super) async fn logs(node: &Node) -> Result<LogsContainer, Status> {
-    let store = node.engines.journal.logs.clone();
-    let mut ids = tokio::task::spawn_blocking(move || store.sources())
-        .await
-        .map_err(|_| Status::internal("listing the logs failed"))?
-        .map_err(|error| super::logs::status(&error))?;
-    for status in node.engines.cells.list() {
-        let cell = status.cell.name;
-        ids.extend(
-            status
-                .executables
-                .iter()
-                .map(|record| format!("{cell}/{}", record.name)),
-        );
-    }
+    let ids = node.workloads.log_ids().await;
     Ok(LogsContainer {
         metadata: None,
-        ids,
+        ids: ids.map_err(|error| super::workload_status::status(&error))?,
     })
 }

@@ -5,6 +5,7 @@ use mainstay_api::machine::{ServiceHealth, ServiceStateEvent};
 use mainstay_cells::{CellEvent, CellEvents, ExitStatus};
 
 use crate::service_events::ServiceEvents;
+use crate::workloads::ExecutableId;
 
 #[derive(Debug)]
 pub struct CellsToEvents(ServiceEvents);
@@ -41,7 +42,7 @@ impl CellEvents for CellsToEvents {
         };
         let running = action == Action::Running;
         self.0.publish(&ServiceStateEvent {
-            service: format!("{cell}/{executable}"),
+            service: ExecutableId { cell, executable }.to_string(),
             action: action.into(),
             message,
             health: Some(ServiceHealth {

@@ -1,0 +1,13 @@
+//! Notifications to the service manager that started the daemon.
+
+pub use sd_notify::NotifyState;
+use tracing::warn;
+
+use crate::chain::chain;
+
+/// Sends a state. Without a service manager there is no socket to notify, and that is fine.
+pub fn notify(state: &[NotifyState<'_>]) {
+    if let Err(why) = sd_notify::notify(state) {
+        warn!(error = chain(&why), "cannot notify the service manager");
+    }
+}
