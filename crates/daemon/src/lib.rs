@@ -8,6 +8,7 @@ mod engines;
 mod listener;
 mod log;
 mod node;
+mod rpc;
 mod serve;
 mod service_events;
 mod service_manager;
@@ -19,6 +20,6 @@ mod workloads;
 
 pub use config::{Config, ConfigError, Overrides};
 pub use node::Build;
+pub use rpc::MAX_MESSAGE_BYTES;
 pub use serve::{Ready, ServeError, serve};
-pub use services::MOST_MESSAGE_BYTES;
 pub use state::{StateError, serving_pid};

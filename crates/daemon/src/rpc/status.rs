@@ -1,0 +1,120 @@
+//! Errors of engines as gRPC status: the code for programs, the whole cause chain for people.
+
+use std::io;
+use std::path::Path;
+
+use mainstay_cells::CellError;
+use mainstay_cells::capabilities::CapabilityError;
+use mainstay_containers::ContainerError;
+use mainstay_journal::{EventError, LogError};
+use tonic::{Code, Status};
+
+use crate::chain::chain;
+use crate::text::shorten;
+use crate::workloads::WorkloadError;
+
+/// An argument that an engine's own type refuses.
+pub fn invalid(error: impl std::error::Error + 'static) -> Status {
+    Status::invalid_argument(chain(&error))
+}
+
+pub fn of_cells(error: &CellError) -> Status {
+    use CellError as Error;
+    let code = match error {
+        Error::Spec(_) | Error::Seccomp(_) => Code::InvalidArgument,
+        Error::Capabilities(CapabilityError::Unknown { .. }) => Code::InvalidArgument,
+        Error::Capabilities(_) => Code::FailedPrecondition,
+        Error::NoSuchCell { .. }
+        | Error::NoSuchExecutable { .. }
+        | Error::ProgramNotFound { .. } => Code::NotFound,
+        Error::CellExists { .. } | Error::AlreadyRunning { .. } => Code::AlreadyExists,
+        Error::ForeignCgroup { .. }
+        | Error::Unreadable { .. }
+        | Error::NotRoot
+        | Error::Cgroup(_)
+        | Error::WorkingDirectory { .. }
+        | Error::ExecFailed { .. } => Code::FailedPrecondition,
+        Error::ProgramNotPermitted { .. } => Code::PermissionDenied,
+        Error::TooManyProcesses { .. } => Code::ResourceExhausted,
+        Error::Unkillable { .. } => Code::DeadlineExceeded,
+        Error::Interrupted { .. } => Code::Aborted,
+        Error::NotStarted { .. }
+        | Error::NotIsolated { .. }
+        | Error::NoShim { .. }
+        | Error::ShimUnresponsive { .. }
+        | Error::ShimFailed { .. }
+        | Error::RecordIo { .. } => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_containers(error: &ContainerError) -> Status {
+    use ContainerError as Error;
+    let code = match error {
+        Error::NotFound { .. } | Error::NoPrevious { .. } => Code::NotFound,
+        Error::NoId
+        | Error::InvalidId { .. }
+        | Error::InvalidNamespace { .. }
+        | Error::NotKubernetes { .. }
+        | Error::Ambiguous { .. } => Code::InvalidArgument,
+        Error::Unreachable { .. } | Error::Interrupted { .. } => Code::Unavailable,
+        Error::Silent { .. } => Code::DeadlineExceeded,
+        Error::Restarting { .. } => Code::Aborted,
+        Error::NotSpoken { .. }
+        | Error::NotRunning { .. }
+        | Error::OfDocker { .. }
+        | Error::Detached { .. }
+        | Error::NoLog { .. } => Code::FailedPrecondition,
+        Error::Refused { .. } | Error::Unstoppable { .. } | Error::NotStarted { .. } => {
+            Code::Internal
+        }
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_logs(error: &LogError) -> Status {
+    let code = match error {
+        LogError::NotFound { .. } => Code::NotFound,
+        LogError::InvalidName { .. } => Code::InvalidArgument,
+        _ => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_events(error: &EventError) -> Status {
+    let code = match error {
+        EventError::UnknownId { .. } => Code::NotFound,
+        _ => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_workloads(error: &WorkloadError) -> Status {
+    use WorkloadError as Error;
+    let code = match error {
+        Error::Cell(error) => return of_cells(error),
+        Error::Container(error) => return of_containers(error),
+        Error::Log(error) => return of_logs(error),
+        Error::NoSuchWorkload { .. }
+        | Error::NoSuchLog { .. }
+        | Error::NoLogFile { .. }
+        | Error::NoSuchProcess { .. } => Code::NotFound,
+        Error::NoPreviousRun | Error::NoPreviousLog { .. } => Code::InvalidArgument,
+        Error::UnreadableLogFile { .. } | Error::NoTimestamps { .. } => Code::FailedPrecondition,
+        Error::Interrupted { .. } => Code::Aborted,
+        Error::Panicked { .. } => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+/// An error of the file system about a path that the caller named.
+pub fn of_file(path: &Path, error: &io::Error) -> Status {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => Code::NotFound,
+        io::ErrorKind::PermissionDenied => Code::PermissionDenied,
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Code::InvalidArgument,
+        _ => Code::Internal,
+    };
+    let path = shorten(&path.display().to_string());
+    Status::new(code, format!("{path}: {error}"))
+}

@@ -1,0 +1,68 @@
+//! `aurae.observe.v0.ObserveService`: log lines for later clients, each wrapped in a response.
+
+use futures_util::TryStreamExt;
+use mainstay_api::aurae::observe::v0::observe_service_server::ObserveService;
+use mainstay_api::aurae::observe::v0::{
+    GetAuraeDaemonLogStreamRequest, GetAuraeDaemonLogStreamResponse, GetSubProcessStreamRequest,
+    GetSubProcessStreamResponse, LogChannelType, LogItem,
+};
+use mainstay_api::observe;
+use mainstay_journal::Stream;
+use tonic::{Request, Response, Status};
+
+use crate::rpc::Answers;
+use crate::services::observe::{Observe, bad_channel};
+
+#[tonic::async_trait]
+impl ObserveService for Observe {
+    type GetAuraeDaemonLogStreamStream = Answers<GetAuraeDaemonLogStreamResponse>;
+    type GetSubProcessStreamStream = Answers<GetSubProcessStreamResponse>;
+
+    async fn get_aurae_daemon_log_stream(
+        &self,
+        _: Request<GetAuraeDaemonLogStreamRequest>,
+    ) -> Result<Response<Self::GetAuraeDaemonLogStreamStream>, Status> {
+        let lines = self.daemon_log().await?;
+        let wrapped = lines.map_ok(|item| GetAuraeDaemonLogStreamResponse {
+            item: Some(later(item)),
+        });
+        Ok(Response::new(Box::pin(wrapped)))
+    }
+
+    async fn get_sub_process_stream(
+        &self,
+        request: Request<GetSubProcessStreamRequest>,
+    ) -> Result<Response<Self::GetSubProcessStreamStream>, Status> {
+        let request = request.into_inner();
+        let channel = match LogChannelType::try_from(request.channel_type) {
+            Ok(LogChannelType::Stdout) => Stream::Stdout,
+            Ok(LogChannelType::Stderr) => Stream::Stderr,
+            Ok(LogChannelType::Unspecified) | Err(_) => {
+                return Err(bad_channel(
+                    request.channel_type,
+                    "1 is stdout, 2 is stderr",
+                ));
+            }
+        };
+        let pid = i64::from(request.process_id);
+        let lines = self.process_output(pid, channel).await?;
+        let wrapped = lines.map_ok(|item| GetSubProcessStreamResponse {
+            item: Some(later(item)),
+        });
+        Ok(Response::new(Box::pin(wrapped)))
+    }
+}
+
+fn later(item: observe::LogItem) -> LogItem {
+    let observe::LogItem {
+        channel,
+        line,
+        timestamp,
+        raw: _,
+    } = item;
+    LogItem {
+        channel,
+        line,
+        timestamp,
+    }
+}

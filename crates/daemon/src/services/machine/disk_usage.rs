@@ -1,0 +1,88 @@
+//! `DiskUsage`: the space that directories take on disk.
+
+use std::path::{Path, PathBuf};
+
+use mainstay_api::machine::{DiskUsageInfo, DiskUsageRequest};
+use mainstay_node::files::{Usage, UsageOptions, UsageWalk};
+use tonic::Status;
+
+use crate::rpc::{Answers, Gathering, Gone, produce_many};
+use crate::text::shorten;
+
+pub(super) fn stream(request: DiskUsageRequest) -> Result<Answers<DiskUsageInfo>, Status> {
+    let options = UsageOptions {
+        depth: depth(request.recursion_depth)?,
+        files: request.all,
+    };
+    let paths = match request.paths {
+        none if none.is_empty() => vec![PathBuf::from("/")],
+        paths => paths.iter().map(|path| Path::new("/").join(path)).collect(),
+    };
+    let what = shorten(&paths[0].display().to_string());
+    let threshold = request.threshold;
+    produce_many(what, move |infos| {
+        paths
+            .iter()
+            .try_for_each(|path| add_up(path, options, threshold, infos))
+    })
+}
+
+/// Converts a depth that counts the path itself, so that 0 can mean no limit.
+fn depth(recursion_depth: i32) -> Result<Option<u32>, Status> {
+    match u32::try_from(recursion_depth) {
+        Ok(levels) => Ok(levels.checked_sub(1)),
+        Err(_) => Err(Status::invalid_argument(
+            "recursion_depth is negative; 0 means no limit, 1 only the path itself",
+        )),
+    }
+}
+
+fn add_up(
+    path: &Path,
+    options: UsageOptions,
+    threshold: i64,
+    infos: &mut Gathering<'_, DiskUsageInfo>,
+) -> Result<(), Gone> {
+    let walk = match UsageWalk::new(path, options) {
+        Ok(walk) => walk,
+        // The other paths are still wanted.
+        Err(error) => {
+            return infos.add(info(Usage {
+                path: path.to_owned(),
+                relative: PathBuf::from("."),
+                bytes: Err(error),
+            }));
+        }
+    };
+    for usage in walk {
+        infos.keep_alive()?;
+        if let Some(usage) = usage.filter(|usage| wanted(usage, threshold)) {
+            infos.add(info(usage))?;
+        }
+    }
+    Ok(())
+}
+
+/// A path that failed is always included.
+fn wanted(usage: &Usage, threshold: i64) -> bool {
+    let bound = threshold.unsigned_abs();
+    match &usage.bytes {
+        Ok(bytes) if threshold < 0 => *bytes <= bound,
+        Ok(bytes) => *bytes >= bound,
+        Err(_) => true,
+    }
+}
+
+fn info(usage: Usage) -> DiskUsageInfo {
+    let (size, error) = match usage.bytes {
+        Ok(bytes) => (i64::try_from(bytes).unwrap_or(i64::MAX), String::new()),
+        Err(error) => (0, error.to_string()),
+    };
+    DiskUsageInfo {
+        metadata: None,
+        name: usage.path.to_string_lossy().into_owned(),
+        size,
+        error,
+        relative_name: usage.relative.to_string_lossy().into_owned(),
+    }
+}

@@ -1,0 +1,130 @@
+//! `Events`: the events of the journal, on the wire.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use mainstay_api::common::Metadata;
+use mainstay_api::event::KIND_PREFIX;
+use mainstay_api::machine::{Event, EventsRequest};
+use mainstay_journal::Timestamp;
+use mainstay_journal::{
+    Delivery, Event as JournalEvent, EventError, EventId, EventStore, StartAt, Subscription,
+};
+use prost_types::Any;
+use tonic::Status;
+
+use crate::rpc::{Answers, status};
+use crate::text::shorten;
+
+/// Events read from the journal at once.
+const BATCH: usize = 128;
+
+pub(super) async fn stream(
+    store: &EventStore,
+    request: &EventsRequest,
+) -> Result<Answers<Event>, Status> {
+    let (start, wants_history) = start_at(request)?;
+    let store = store.clone();
+    // Finding the start may read old segments from disk.
+    let subscription = tokio::task::spawn_blocking(move || store.subscribe(start))
+        .await
+        .map_err(|_| Status::internal("the events journal failed; its log says why"))?
+        .map_err(|error| status::of_events(&error))?;
+
+    // Clients that ask for history wait for one empty event first.
+    let hello = stream::iter(wants_history.then(|| Ok(Event::default())));
+    let until_now = request.until_now;
+    let rest = stream::unfold(Some(subscription), move |subscription| async move {
+        let mut subscription = subscription?;
+        let batch = next(&mut subscription, until_now).await.transpose()?;
+        Some(match batch {
+            Ok(batch) => {
+                let events: Vec<_> = batch
+                    .into_iter()
+                    .map(|item| Ok(on_the_wire(&item)))
+                    .collect();
+                (events, Some(subscription))
+            }
+            Err(error) => (vec![Err(status::of_events(&error))], None),
+        })
+    });
+    Ok(Box::pin(hello.chain(rest.flat_map(stream::iter))))
+}
+
+async fn next(
+    subscription: &mut Subscription,
+    until_now: bool,
+) -> Result<Option<Vec<Delivery>>, EventError> {
+    if until_now {
+        subscription.next_kept(BATCH).await
+    } else {
+        subscription.next_batch(BATCH).await.map(Some)
+    }
+}
+
+fn start_at(request: &EventsRequest) -> Result<(StartAt, bool), Status> {
+    let EventsRequest {
+        tail_events,
+        tail_id,
+        tail_seconds,
+        ..
+    } = request;
+    let asked = [*tail_events != 0, !tail_id.is_empty(), *tail_seconds != 0];
+    match asked {
+        [false, false, false] => Ok((StartAt::Now, false)),
+        [true, false, false] => {
+            let start = u64::try_from(*tail_events).map_or(StartAt::All, StartAt::Last);
+            Ok((start, true))
+        }
+        [false, true, false] => {
+            let id: EventId = tail_id.parse().map_err(|_| {
+                Status::invalid_argument(format!(
+                    "tail_id {:?} is not an event id; ids are the 32 hex digits that \
+                     come with each event",
+                    shorten(tail_id)
+                ))
+            })?;
+            Ok((StartAt::After(id), true))
+        }
+        [false, false, true] => {
+            let seconds = u64::try_from(*tail_seconds).map_err(|_| {
+                Status::invalid_argument(
+                    "tail_seconds is negative; it counts seconds into the past",
+                )
+            })?;
+            Ok((StartAt::Since(ago(Duration::from_secs(seconds))), true))
+        }
+        _ => Err(Status::invalid_argument(
+            "tail_events, tail_id and tail_seconds exclude each other; set one of them",
+        )),
+    }
+}
+
+fn ago(age: Duration) -> Timestamp {
+    let nanos = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+    Timestamp::from_nanos(Timestamp::now().as_nanos().saturating_sub(nanos))
+}
+
+fn on_the_wire(item: &Delivery) -> Event {
+    match item {
+        Delivery::Event(event) => wire_event(event),
+        Delivery::Missed { count } => Event {
+            metadata: Some(Metadata {
+                error: format!("{count} events were removed before they could be sent"),
+                ..Metadata::default()
+            }),
+            ..Event::default()
+        },
+    }
+}
+
+fn wire_event(event: &JournalEvent) -> Event {
+    Event {
+        metadata: None,
+        data: Some(Any {
+            type_url: format!("{KIND_PREFIX}{}", event.kind),
+            value: event.payload.to_vec(),
+        }),
+        id: event.id.to_string(),
+    }
+}

@@ -1,0 +1,298 @@
+//! `machine.MachineService`: the node itself: version, logs, events, files, services, lifecycle.
+
+mod copy;
+mod disk_usage;
+mod events;
+mod list;
+mod logs;
+mod mounts;
+mod netstat;
+mod read;
+mod readings;
+
+use std::sync::Arc;
+
+use mainstay_api::common::Data;
+use mainstay_api::envelope;
+use mainstay_api::machine::machine_service_server::MachineService;
+use mainstay_api::machine::{
+    BootstrapRequest, BootstrapResponse, CopyRequest, CpuFreqStatsResponse, CpuInfoResponse,
+    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FileInfo,
+    HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
+    MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse, PlatformInfo,
+    ReadRequest, RebootResponse, RecoverRequest, RecoverResponse, ResetRequest, ResetResponse,
+    RollbackRequest, RollbackResponse, ServiceListResponse, ServiceRestartRequest,
+    ServiceRestartResponse, ServiceStartRequest, ServiceStartResponse, ServiceStopRequest,
+    ServiceStopResponse, ShutdownResponse, SystemStatResponse, UpgradeRequest, UpgradeResponse,
+    Version, VersionInfo, VersionResponse,
+};
+use mainstay_api::os::{
+    ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
+    RestartRequest, RestartResponse, StatsRequest, StatsResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::os::{containers, dmesg, memory, processes};
+use crate::node::Node;
+use crate::rpc::{Answers, not_served};
+pub(super) use logs::{items, process_items};
+
+#[derive(Debug)]
+pub(super) struct Machine {
+    node: Arc<Node>,
+    /// Constant while the daemon runs.
+    version: VersionResponse,
+}
+
+impl Machine {
+    pub(super) fn new(node: &Arc<Node>) -> Self {
+        Self {
+            node: Arc::clone(node),
+            version: envelope(version(node)),
+        }
+    }
+}
+
+fn version(node: &Node) -> Version {
+    let build = &node.build;
+    Version {
+        metadata: None,
+        version: Some(VersionInfo {
+            tag: format!("v{}", build.version),
+            sha: build.sha.clone(),
+            built: build.built.clone(),
+            go_version: build.rust.clone(),
+            os: std::env::consts::OS.to_owned(),
+            arch: build.arch.clone(),
+        }),
+        platform: Some(PlatformInfo {
+            name: node.platform.name.clone(),
+            mode: node.platform.mode.to_string(),
+        }),
+    }
+}
+
+#[tonic::async_trait]
+impl MachineService for Machine {
+    type CopyStream = Answers<Data>;
+    type DiskUsageStream = Answers<DiskUsageInfo>;
+    type DmesgStream = Answers<Data>;
+    type EventsStream = Answers<Event>;
+    type KubeconfigStream = Answers<Data>;
+    type ListStream = Answers<FileInfo>;
+    type LogsStream = Answers<Data>;
+    type ReadStream = Answers<Data>;
+
+    async fn version(&self, _: Request<()>) -> Result<Response<VersionResponse>, Status> {
+        Ok(Response::new(self.version.clone()))
+    }
+
+    async fn events(
+        &self,
+        request: Request<EventsRequest>,
+    ) -> Result<Response<Answers<Event>>, Status> {
+        events::stream(&self.node.engines.journal.events, request.get_ref())
+            .await
+            .map(Response::new)
+    }
+
+    async fn logs(&self, request: Request<LogsRequest>) -> Result<Response<Answers<Data>>, Status> {
+        logs::stream(&self.node, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn bootstrap(
+        &self,
+        _: Request<BootstrapRequest>,
+    ) -> Result<Response<BootstrapResponse>, Status> {
+        Err(not_served("machine.MachineService/Bootstrap"))
+    }
+
+    async fn copy(&self, request: Request<CopyRequest>) -> Result<Response<Answers<Data>>, Status> {
+        copy::stream(&request.get_ref().root_path).map(Response::new)
+    }
+
+    async fn kubeconfig(&self, _: Request<()>) -> Result<Response<Answers<Data>>, Status> {
+        Err(not_served("machine.MachineService/Kubeconfig"))
+    }
+
+    async fn list(
+        &self,
+        request: Request<ListRequest>,
+    ) -> Result<Response<Answers<FileInfo>>, Status> {
+        list::stream(request.get_ref()).map(Response::new)
+    }
+
+    async fn mounts(&self, _: Request<()>) -> Result<Response<MountsResponse>, Status> {
+        let mounts = mounts::mounts(&self.node.space).await?;
+        Ok(Response::new(envelope(mounts)))
+    }
+
+    async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Answers<Data>>, Status> {
+        read::stream(&request.get_ref().path).map(Response::new)
+    }
+
+    async fn reboot(&self, _: Request<()>) -> Result<Response<RebootResponse>, Status> {
+        Err(not_served("machine.MachineService/Reboot"))
+    }
+
+    async fn rollback(
+        &self,
+        _: Request<RollbackRequest>,
+    ) -> Result<Response<RollbackResponse>, Status> {
+        Err(not_served("machine.MachineService/Rollback"))
+    }
+
+    async fn reset(&self, _: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
+        Err(not_served("machine.MachineService/Reset"))
+    }
+
+    async fn recover(
+        &self,
+        _: Request<RecoverRequest>,
+    ) -> Result<Response<RecoverResponse>, Status> {
+        Err(not_served("machine.MachineService/Recover"))
+    }
+
+    async fn service_list(&self, _: Request<()>) -> Result<Response<ServiceListResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceList"))
+    }
+
+    async fn service_restart(
+        &self,
+        _: Request<ServiceRestartRequest>,
+    ) -> Result<Response<ServiceRestartResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceRestart"))
+    }
+
+    async fn service_start(
+        &self,
+        _: Request<ServiceStartRequest>,
+    ) -> Result<Response<ServiceStartResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceStart"))
+    }
+
+    async fn service_stop(
+        &self,
+        _: Request<ServiceStopRequest>,
+    ) -> Result<Response<ServiceStopResponse>, Status> {
+        Err(not_served("machine.MachineService/ServiceStop"))
+    }
+
+    async fn shutdown(&self, _: Request<()>) -> Result<Response<ShutdownResponse>, Status> {
+        Err(not_served("machine.MachineService/Shutdown"))
+    }
+
+    async fn upgrade(
+        &self,
+        _: Request<UpgradeRequest>,
+    ) -> Result<Response<UpgradeResponse>, Status> {
+        Err(not_served("machine.MachineService/Upgrade"))
+    }
+
+    async fn containers(
+        &self,
+        request: Request<ContainersRequest>,
+    ) -> Result<Response<ContainersResponse>, Status> {
+        containers::list(&self.node, request.get_ref()).await
+    }
+
+    async fn dmesg(
+        &self,
+        request: Request<DmesgRequest>,
+    ) -> Result<Response<Answers<Data>>, Status> {
+        dmesg::stream(request.get_ref())
+    }
+
+    async fn memory(&self, _: Request<()>) -> Result<Response<MemoryResponse>, Status> {
+        memory::memory().await
+    }
+
+    async fn processes(&self, _: Request<()>) -> Result<Response<ProcessesResponse>, Status> {
+        processes::processes().await
+    }
+
+    async fn restart(
+        &self,
+        request: Request<RestartRequest>,
+    ) -> Result<Response<RestartResponse>, Status> {
+        containers::restart(&self.node, request.get_ref()).await
+    }
+
+    async fn stats(
+        &self,
+        request: Request<StatsRequest>,
+    ) -> Result<Response<StatsResponse>, Status> {
+        containers::stats(&self.node, request.get_ref()).await
+    }
+
+    async fn hostname(&self, _: Request<()>) -> Result<Response<HostnameResponse>, Status> {
+        Ok(Response::new(envelope(readings::hostname())))
+    }
+
+    async fn load_avg(&self, _: Request<()>) -> Result<Response<LoadAvgResponse>, Status> {
+        readings::load()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn system_stat(&self, _: Request<()>) -> Result<Response<SystemStatResponse>, Status> {
+        readings::system()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn cpu_info(&self, _: Request<()>) -> Result<Response<CpuInfoResponse>, Status> {
+        readings::cpu_info()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn cpu_freq_stats(
+        &self,
+        _: Request<()>,
+    ) -> Result<Response<CpuFreqStatsResponse>, Status> {
+        readings::cpu_frequencies()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn network_device_stats(
+        &self,
+        _: Request<()>,
+    ) -> Result<Response<NetworkDeviceStatsResponse>, Status> {
+        readings::network()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn disk_stats(&self, _: Request<()>) -> Result<Response<DiskStatsResponse>, Status> {
+        readings::disks()
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn logs_containers(
+        &self,
+        _: Request<()>,
+    ) -> Result<Response<LogsContainersResponse>, Status> {
+        logs::ids(&self.node).await.map(Response::new)
+    }
+
+    async fn disk_usage(
+        &self,
+        request: Request<DiskUsageRequest>,
+    ) -> Result<Response<Answers<DiskUsageInfo>>, Status> {
+        disk_usage::stream(request.into_inner()).map(Response::new)
+    }
+
+    async fn netstat(
+        &self,
+        request: Request<NetstatRequest>,
+    ) -> Result<Response<NetstatResponse>, Status> {
+        netstat::netstat(request.into_inner())
+            .await
+            .map(|answer| Response::new(envelope(answer)))
+    }
+}

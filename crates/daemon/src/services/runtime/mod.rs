@@ -1,0 +1,10 @@
+//! `runtime.*`: cells, and the services that the contract declares without any rpc.
+
+mod cell_spec;
+mod cell_status;
+mod cells;
+mod empty;
+
+pub(super) use cell_spec::{cell_name, executable_name};
+pub(super) use cells::CellCalls;
+pub(super) use empty::Empty;
