@@ -4,6 +4,7 @@
 mod call;
 mod chain;
 pub mod config;
+mod connection;
 mod engines;
 mod listener;
 mod log;

@@ -1,5 +1,5 @@
-//! The body of an answer on its way out: it sees how the call ends, and ends open streams
-//! cleanly when the node stops.
+//! The body of an answer: it observes the status of the call, and ends open streams with a status
+//! when the node stops.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,12 +17,12 @@ pub struct CallBody {
     inner: Body,
     log: CallLog,
     stop: CancellationToken,
-    /// Made only once the stream has nothing to say: a unary answer never pays for it.
+    /// Created when the stream first waits: a unary answer never pays for it.
     stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ended: bool,
 }
 
-/// Watches `response` to its end; an answer that is only headers has ended already.
+/// Observes `response` to its end; an answer of headers only has ended already.
 pub(super) fn watch(
     response: Response<Body>,
     mut log: CallLog,
@@ -89,8 +89,8 @@ impl HttpBody for CallBody {
 }
 
 impl CallBody {
-    /// A stream that waits while the node stops ends with a status of its own, so that the client
-    /// knows to come back, instead of with a broken connection.
+    /// Ends a waiting stream with a status when the node stops, so that the client knows to retry,
+    /// instead of with a broken connection.
     fn poll_stop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let stop = &self.stop;
         let stopped = self

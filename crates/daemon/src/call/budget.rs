@@ -1,4 +1,4 @@
-//! How much of unfinished requests is kept in memory at once, by all callers together.
+//! The memory bound on unfinished requests, over all callers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tonic::Status;
 
-/// Room for three messages of the largest size.
-const MOST_BYTES: usize = 96 << 20;
-/// What every call may send without asking: ordinary requests never meet the budget.
+/// Three messages of the maximum size.
+const MAX_BYTES: usize = 96 << 20;
+/// Bytes that every call may send uncounted: ordinary requests never reach the budget.
 const FREE_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ impl Budget {
     }
 }
 
-/// A request body; what it has taken from the budget goes back with it.
+/// A request body; dropping it returns its share of the budget.
 pub(super) struct Metered {
     inner: Incoming,
     budget: Budget,
@@ -43,7 +43,7 @@ impl Metered {
         let due = self.received.saturating_sub(FREE_BYTES) - self.charged;
         let before = self.budget.0.fetch_add(due, Ordering::Relaxed);
         self.charged += due;
-        if due > 0 && before + due > MOST_BYTES {
+        if due > 0 && before + due > MAX_BYTES {
             return Err(Status::resource_exhausted(
                 "the node receives too many large messages at once; try again in a moment",
             ));

@@ -1,4 +1,4 @@
-//! For whom a call is made: the one at the other end, or the one another node forwards for.
+//! The caller of a forwarded call: a node asserts the name and role it forwards for.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use mainstay_fanout::{FORWARDED_FOR, FORWARDED_ROLE};
 use mainstay_identity::{Caller, Role};
 use tonic::Status;
 
-/// A name goes into log lines.
-const NAME_CHARS: usize = 128;
+/// Names go into log lines.
+const MAX_NAME_CHARS: usize = 128;
 
-/// The caller whose role counts. Only a node may speak for another, and it must say for whom.
+/// Returns the caller whose role counts. Only a node may forward, and it must name the caller.
 pub(super) fn caller<'a>(
     connected: &'a Caller,
     headers: &HeaderMap,
@@ -27,7 +27,7 @@ pub(super) fn caller<'a>(
     };
     if !connected.is_node {
         return Err(Status::permission_denied(format!(
-            "not authorized: only a node may call for others; leave `{FORWARDED_ROLE}` out"
+            "not authorized: only a node may forward calls; leave `{FORWARDED_ROLE}` out"
         )));
     }
     let role: Role = role
@@ -42,7 +42,7 @@ pub(super) fn caller<'a>(
         });
     let name: String = name
         .chars()
-        .take(NAME_CHARS)
+        .take(MAX_NAME_CHARS)
         .map(|c| if c.is_control() { '?' } else { c })
         .collect();
     Ok(Cow::Owned(Caller {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_speaks_for_others_with_their_role() {
+    fn a_node_forwards_with_the_role_of_the_caller() {
         let node = connected(true);
         let caller = caller(&node, &asserting("os:operator")).unwrap();
         assert_eq!(caller.role, Some(Role::Operator));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_does_not_even_with_the_role_it_has() {
+    fn only_a_node_may_forward() {
         for role in ["os:admin", "os:reader"] {
             let status = caller(&connected(false), &asserting(role)).unwrap_err();
             assert_eq!(status.code(), tonic::Code::PermissionDenied);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_is_none_is_refused() {
+    fn an_unknown_role_is_refused() {
         for role in ["", "root", "os:node", "OS:ADMIN"] {
             let status = caller(&connected(true), &asserting(role)).unwrap_err();
             assert_eq!(status.code(), tonic::Code::PermissionDenied, "{role}");

@@ -1,6 +1,7 @@
-//! The gate every call goes through: may the caller, is it for here, and what became of it.
+//! The gate that every call passes: it authorizes the caller, routes the call to this node or to
+//! others, and logs its outcome.
 //!
-//! Nothing reaches a service except through [`Gate::handle`], and nothing leaves it unlogged.
+//! No call reaches a service except through [`Gate::handle`], and none ends unlogged.
 
 mod body;
 mod budget;
@@ -20,54 +21,19 @@ use tonic::body::Body;
 use tonic::service::Routes;
 use tower::Service;
 
+use crate::connection::Connection;
 use crate::engines::Engines;
 use crate::engines::identity::Revoked;
-use crate::listener::Ticket;
 use crate::log::Lines;
 
 pub use body::CallBody;
 pub use local::LocalRoutes;
 use record::{CallLog, Record};
 
-/// The only service that is offered to callers nobody has identified.
+/// The only service for callers that are not identified.
 const PODS_SERVICE: &str = "/v1alpha.PublicAPI/";
 
-/// Who is at the other end of a connection.
-#[derive(Debug)]
-pub struct Connection {
-    caller: Caller,
-    from: String,
-    /// Who and from where, as every log line of this connection says it.
-    shown: String,
-    ticket: Ticket,
-}
-
-impl Connection {
-    pub fn new(caller: Caller, from: String, ticket: Ticket) -> Self {
-        Self {
-            // Quoted as text: a name in a certificate may hold anything.
-            shown: format!("who={:?} from={from}", caller.to_string()),
-            caller,
-            from,
-            ticket,
-        }
-    }
-
-    /// The same for a call that this connection's node makes for `caller`.
-    fn shown_for(&self, caller: &Caller) -> String {
-        let who = format!("{caller} through node {}", self.caller.name);
-        format!("who={who:?} from={}", self.from)
-    }
-
-    pub fn from(&self) -> &str {
-        &self.from
-    }
-
-    pub fn ticket(&self) -> &Ticket {
-        &self.ticket
-    }
-}
-
+/// Authorizes, routes and logs every call.
 pub struct Gate {
     routes: Routes,
     fanout: Arc<Fanout>,
@@ -110,24 +76,29 @@ impl Gate {
             Err(status) => return self.finish(self.log(record, true), status.into_http()),
         };
         if caller.as_ref() != &connection.caller {
-            record.made_for(connection.shown_for(&caller));
+            record.forwarded_for(connection.log_fields_for(&caller));
         }
-        let admitted = match self.may(&caller, record.method(), request.headers()) {
+        let admitted = match self.authorize(&caller, record.method(), request.headers()) {
             Ok(admitted) => admitted,
             Err(status) => return self.finish(self.log(record, true), status.into_http()),
         };
         if let Some((forward, _)) = &admitted.forward {
-            record.sent_to(forward.shown());
+            record.forwarded_to(forward.shown());
         }
-        // Made before the work begins: a caller who goes away in the middle of it drops this
-        // future, and that has to leave its line as well.
+        // Created before the work begins: a caller that disconnects drops this future, and the
+        // call has to be logged all the same.
         let log = self.log(record, admitted.audited);
         let response = self.call(request, admitted).await;
         self.finish(log, response)
     }
 
-    /// What is to become of the call, if it may go on.
-    fn may(&self, caller: &Caller, method: &str, headers: &HeaderMap) -> Result<Admitted, Status> {
+    /// Decides whether the call is permitted and where it goes.
+    fn authorize(
+        &self,
+        caller: &Caller,
+        method: &str,
+        headers: &HeaderMap,
+    ) -> Result<Admitted, Status> {
         if self.stop.is_cancelled() {
             return Err(Status::unavailable(
                 "the node is stopping; try again in a moment",
@@ -148,8 +119,8 @@ impl Gate {
                     caller.name
                 )));
             }
-            // The handshake has looked at this, but a connection, or a resumed session, may
-            // outlive the certificate it began with.
+            // The handshake has checked this, but a connection, or a resumed session, may outlive
+            // its certificate.
             if *not_after < jiff::Timestamp::now() {
                 return Err(Status::unauthenticated(format!(
                     "the certificate of {} expired on {}",
@@ -166,7 +137,7 @@ impl Gate {
         let rule = authorize(Some(caller), method)
             .map_err(|denied| Status::permission_denied(denied.to_string()))?;
         let forward = self.fanout.route(headers)?;
-        // `authorize` lets nobody through without a role.
+        // `authorize` permits no caller without a role.
         let asker = match (&forward, caller.role) {
             (Forward::Here, _) => None,
             (_, Some(role)) if caller.via != Via::LoopbackReadOnly => Some(Asker {
@@ -175,7 +146,7 @@ impl Gate {
             }),
             _ => {
                 return Err(Status::permission_denied(
-                    "no request forwarding: this listener does not know its callers",
+                    "no request forwarding: this listener does not identify its callers",
                 ));
             }
         };
@@ -206,7 +177,7 @@ impl Gate {
             Some(bound) => tokio::time::timeout(bound, answer)
                 .await
                 .unwrap_or_else(|_| {
-                    Status::deadline_exceeded("the call's own timeout has passed").into_http()
+                    Status::deadline_exceeded("the deadline of the call has passed").into_http()
                 }),
         }
     }
@@ -220,7 +191,7 @@ impl Gate {
         body::watch(response, log, self.stop.clone())
     }
 
-    /// Someone speaks HTTP, but not gRPC: say so in their own language.
+    /// Answers HTTP that is not gRPC in plain text.
     fn refuse_plain_http(&self, record: Record) -> Response<CallBody> {
         let text = "this is a gRPC endpoint; use the mainstay command or any gRPC client\n";
         let mut response = Response::new(Body::new(FullText::from(text)));
@@ -233,17 +204,17 @@ impl Gate {
     }
 }
 
-/// A call that may go on.
+/// A permitted call.
 struct Admitted {
     audited: bool,
-    /// Where it goes and for whom, if it goes elsewhere.
+    /// The nodes it is forwarded to, and for whom.
     forward: Option<(Forward, Asker)>,
 }
 
 async fn answer(mut routes: Routes, request: Request<Body>) -> Response<Body> {
     match routes.call(request).await {
         Ok(response) if is_unknown_method(&response) => {
-            Status::unimplemented("this node has no such method; reflection lists what it has")
+            Status::unimplemented("this node has no such method; reflection lists its methods")
                 .into_http()
         }
         Ok(response) => response,
@@ -257,7 +228,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// The router answers a path it does not know with a bare code; our own services always say more.
+/// The router answers an unknown path with a bare code; services always add a message.
 fn is_unknown_method(response: &Response<Body>) -> bool {
     response
         .headers()

@@ -1,4 +1,4 @@
-//! One line a call: what, who, from where, how it ended, how long it took.
+//! One log line per call: method, caller, peer, status code, duration.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,27 +7,26 @@ use std::time::Instant;
 use mainstay_journal::Timestamp;
 use tonic::Code;
 
-use super::Connection;
-use crate::listener::CallGuard;
+use crate::connection::{CallGuard, Connection};
 use crate::log::Lines;
 
-/// A path longer than this is cut in the log: it is the caller's text.
-const METHOD_BYTES: usize = 256;
+/// Longer paths are cut in the log: they are the caller's text.
+const MAX_METHOD_BYTES: usize = 256;
 
-/// A call that has begun.
+/// A running call.
 pub(super) struct Record {
     method: String,
     connection: Arc<Connection>,
     began: Instant,
-    /// Who is shown, if it is not the one at the other end of the connection.
-    made_for: Option<String>,
-    /// The nodes it was forwarded to.
-    sent_to: Option<String>,
-    /// Held for what its end means to the connection.
+    /// Log fields of the caller that a node forwards the call for.
+    forwarded_for: Option<String>,
+    /// The nodes it is forwarded to.
+    forwarded_to: Option<String>,
+    /// Keeps the connection from being evicted.
     _running: CallGuard,
 }
 
-/// A call whose end will be logged: exactly once, at the latest when this is dropped.
+/// A call that is logged exactly once: at its end, or when this is dropped.
 pub(super) struct CallLog {
     record: Record,
     requests: Lines,
@@ -41,8 +40,8 @@ impl Record {
             method: path.to_owned(),
             connection: Arc::clone(connection),
             began: Instant::now(),
-            made_for: None,
-            sent_to: None,
+            forwarded_for: None,
+            forwarded_to: None,
             _running: connection.ticket.call(),
         }
     }
@@ -51,12 +50,12 @@ impl Record {
         &self.method
     }
 
-    pub(super) fn made_for(&mut self, shown: String) {
-        self.made_for = Some(shown);
+    pub(super) fn forwarded_for(&mut self, shown: String) {
+        self.forwarded_for = Some(shown);
     }
 
-    pub(super) fn sent_to(&mut self, nodes: String) {
-        self.sent_to = Some(nodes);
+    pub(super) fn forwarded_to(&mut self, nodes: String) {
+        self.forwarded_to = Some(nodes);
     }
 
     pub(super) fn into_log(self, requests: Lines, audit: Option<Lines>) -> CallLog {
@@ -78,17 +77,17 @@ impl CallLog {
             method,
             connection,
             began,
-            made_for,
-            sent_to,
+            forwarded_for,
+            forwarded_to,
             ..
         } = &self.record;
-        let who = made_for.as_ref().unwrap_or(&connection.shown);
+        let who = forwarded_for.as_ref().unwrap_or(&connection.log_fields);
         let time = Timestamp::now();
         let mut line = String::with_capacity(192);
         // Writing to a String cannot fail.
         let _ = write!(line, "{time} INFO call method=");
         push_word(&mut line, method);
-        if let Some(nodes) = sent_to {
+        if let Some(nodes) = forwarded_to {
             let _ = write!(line, " nodes={nodes:?}");
         }
         let _ = write!(
@@ -109,23 +108,23 @@ impl CallLog {
 
 impl Drop for CallLog {
     fn drop(&mut self) {
-        // Nobody waited for the end of the answer.
+        // The caller disconnected before the end of the answer.
         self.end(Code::Cancelled);
     }
 }
 
-/// The caller chose these bytes: only what is harmless in a log line is shown as it is.
+/// Appends bytes that the caller chose: harmless ones as they are, others quoted.
 fn push_word(line: &mut String, word: &str) {
     let plain = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
-    if word.len() <= METHOD_BYTES && word.bytes().all(plain) {
+    if word.len() <= MAX_METHOD_BYTES && word.bytes().all(plain) {
         line.push_str(word);
     } else {
-        let cut: String = word.chars().take(METHOD_BYTES).collect();
+        let cut: String = word.chars().take(MAX_METHOD_BYTES).collect();
         let _ = write!(line, "{cut:?}");
     }
 }
 
-/// The names gRPC users know.
+/// The names of gRPC's specification.
 fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

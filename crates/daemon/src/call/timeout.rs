@@ -1,10 +1,10 @@
-//! How long the caller is ready to wait, from the `grpc-timeout` header.
+//! The timeout of a call, from its `grpc-timeout` header.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
-/// At most eight digits and one unit; anything else is no timeout, as other servers do.
+/// Parses at most eight digits and a unit; other text means no timeout, as in other servers.
 pub(super) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{BuildError, Startup};
 use crate::config::{Config, Span};
+use crate::connection::{ConnectionLimits, Connections};
 use crate::listener::bind::Sockets;
-use crate::listener::{ConnectionLimits, Connections};
 
 pub const RESTART_KEYS: &[&str] = &["listen", "pods_listen"];
 

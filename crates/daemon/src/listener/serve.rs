@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::connections::{Client, Connections, Ticket};
 use super::refusals::Refusals;
-use crate::call::{Connection, Gate};
+use crate::call::Gate;
 use crate::chain::chain;
+use crate::connection::{Client, Connection, Connections, Ticket};
 use crate::engines::Engines;
 
 /// A peer is pinged this often and closed when a ping stays unanswered.
@@ -263,7 +263,7 @@ impl Server {
         let ended = tokio::select! {
             ended = &mut serving => ended,
             () = self.abort.cancelled() => return,
-            () = connection.ticket().evicted() => {
+            () = connection.ticket.evicted() => {
                 serving.as_mut().graceful_shutdown();
                 match tokio::time::timeout(CLOSE_TIMEOUT, serving).await {
                     Ok(ended) => ended,
@@ -273,7 +273,7 @@ impl Server {
             () = self.stop.cancelled() => {
                 serving.as_mut().graceful_shutdown();
                 // Without a call there is nothing to wait for but the close itself.
-                let bound = if connection.ticket().is_idle() { CLOSE_TIMEOUT } else { Duration::MAX };
+                let bound = if connection.ticket.is_idle() { CLOSE_TIMEOUT } else { Duration::MAX };
                 tokio::select! {
                     ended = tokio::time::timeout(bound, serving) => match ended {
                         Ok(ended) => ended,
@@ -284,7 +284,7 @@ impl Server {
             }
         };
         if let Err(error) = ended {
-            debug!(from = connection.from(), %error, "connection ended");
+            debug!(from = connection.peer, %error, "connection ended");
         }
     }
 }

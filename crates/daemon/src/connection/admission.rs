@@ -1,8 +1,8 @@
-//! How many connections there may be, in all and for one client, and which one has to go.
+//! Limits on connections, in all and per client, and eviction.
 //!
-//! When a limit is reached, the connection that has been idle longest makes room for the new
-//! one; a connection with a call running is never taken. So a client that opens thousands of
-//! connections only ever closes its own, and everybody else is served.
+//! At a limit, the connection that has been idle longest is closed for the new one; a connection
+//! with a running call is never closed. A client that opens thousands of connections therefore
+//! only closes its own, and all others are served.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub struct ConnectionLimits {
     pub handshake_timeout: Duration,
 }
 
-/// Whose connection it is: an address until the handshake has told who is behind it.
+/// The client a connection counts for: an address until the handshake identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Client {
     Address(IpAddr),
@@ -33,8 +33,8 @@ pub enum Client {
 pub struct Connections {
     table: Mutex<Table>,
     began: Instant,
-    /// Signalled whenever a connection is gone.
-    pub(super) freed: Notify,
+    /// Signalled whenever a connection is closed.
+    pub freed: Notify,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ struct Slot {
     activity: Arc<Activity>,
 }
 
-/// What the calls of one connection leave behind for the choice of who has to go.
+/// Running and past calls of one connection, by which connections are chosen for eviction.
 #[derive(Debug)]
 struct Activity {
     calls: AtomicUsize,
@@ -58,7 +58,7 @@ struct Activity {
     evicted: CancellationToken,
 }
 
-/// One admitted connection; dropping it frees its place.
+/// One admitted connection; dropping it frees its slot.
 #[derive(Debug)]
 pub struct Ticket {
     connections: Arc<Connections>,
@@ -94,10 +94,10 @@ impl Connections {
         self.lock().limits
     }
 
-    /// A place for a new connection, or `None` when every place is taken by a running call.
+    /// Admits a new connection; `None` when every slot has a running call.
     pub fn admit(self: &Arc<Self>, client: Client) -> Option<Ticket> {
         let mut table = self.lock();
-        if !table.make_room(&client) {
+        if !table.free_slot(&client) {
             return None;
         }
         let activity = Arc::new(Activity {
@@ -131,7 +131,7 @@ impl Connections {
 }
 
 impl Table {
-    fn make_room(&mut self, client: &Client) -> bool {
+    fn free_slot(&mut self, client: &Client) -> bool {
         let own = self
             .slots
             .values()
@@ -141,7 +141,7 @@ impl Table {
             return self.evict(|slot| slot.client == *client);
         }
         if self.slots.len() >= self.limits.connections {
-            // Whoever has shown who they are goes last.
+            // Identified clients are evicted last.
             return self.evict(|slot| matches!(slot.client, Client::Address(_)))
                 || self.evict(|_| true);
         }
@@ -167,15 +167,15 @@ impl Table {
 }
 
 impl Ticket {
-    /// Puts the connection on the account of the client the handshake has shown. `false`: that
-    /// client has all its places taken by running calls.
+    /// Counts the connection for the client that the handshake has identified. Returns `false`
+    /// when every slot of that client has a running call.
     pub fn identify(&self, client: Client) -> bool {
         let mut table = self.connections.lock();
-        // Taken out first, so that it never makes room by closing itself. An evicted one stays out.
+        // Removed first, so that it never evicts itself. An evicted one stays removed.
         let Some(slot) = table.slots.remove(&self.id) else {
             return false;
         };
-        if !table.make_room(&client) {
+        if !table.free_slot(&client) {
             return false;
         }
         table.slots.insert(
@@ -188,16 +188,17 @@ impl Ticket {
         true
     }
 
-    /// Resolves when the connection has to make room for another.
+    /// Resolves when the connection is evicted.
     pub async fn evicted(&self) {
         self.activity.evicted.cancelled().await;
     }
 
-    /// Whether no call runs.
+    /// Returns whether no call runs.
     pub fn is_idle(&self) -> bool {
         self.activity.calls.load(Ordering::Relaxed) == 0
     }
 
+    /// Marks the connection as busy until the guard is dropped.
     pub fn call(&self) -> CallGuard {
         self.activity.calls.fetch_add(1, Ordering::Relaxed);
         CallGuard {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_at_its_limit_loses_its_own_oldest_idle_connection() {
+    fn a_client_at_its_limit_evicts_its_own_longest_idle_connection() {
         let all = Connections::new(limits(10, 2));
         let other = all.admit(client(9)).unwrap();
         let first = all.admit(client(1)).unwrap();
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_with_a_running_call_is_never_taken() {
+    fn a_connection_with_a_running_call_is_never_evicted() {
         let all = Connections::new(limits(10, 1));
         let busy = all.admit(client(1)).unwrap();
         let call = busy.call();
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_node_closes_whoever_has_been_idle_longest() {
+    fn a_full_node_evicts_the_longest_idle_connection() {
         let all = Connections::new(limits(2, 2));
         let first = all.admit(client(1)).unwrap();
         let second = all.admit(client(2)).unwrap();
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handshake_moves_a_connection_to_the_account_of_who_it_is() {
+    fn after_the_handshake_a_connection_counts_for_its_certificate() {
         let all = Connections::new(limits(10, 1));
         let alice = || Client::Certificate("alice".into());
         let first = all.admit(client(1)).unwrap();
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_frees_its_place() {
+    fn a_closed_connection_frees_its_slot() {
         let all = Connections::new(limits(1, 1));
         for _ in 0..5 {
             let ticket = all.admit(client(1)).unwrap();

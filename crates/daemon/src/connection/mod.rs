@@ -1,0 +1,37 @@
+//! One connection to the node: its identified caller and its admission. Listeners create it, and
+//! the gate logs calls by it; neither knows the other's side of it.
+
+mod admission;
+
+use mainstay_identity::Caller;
+
+pub use admission::{CallGuard, Client, ConnectionLimits, Connections, Ticket};
+
+/// An admitted connection with its identified caller.
+#[derive(Debug)]
+pub struct Connection {
+    pub caller: Caller,
+    /// The peer's address, or `unix`.
+    pub peer: String,
+    /// Caller and peer as every log line of this connection shows them.
+    pub log_fields: String,
+    pub ticket: Ticket,
+}
+
+impl Connection {
+    pub fn new(caller: Caller, peer: String, ticket: Ticket) -> Self {
+        Self {
+            // Quoted as text: a name in a certificate may hold anything.
+            log_fields: format!("who={:?} from={peer}", caller.to_string()),
+            caller,
+            peer,
+            ticket,
+        }
+    }
+
+    /// Returns the log fields of a call that this connection's node forwards for `caller`.
+    pub fn log_fields_for(&self, caller: &Caller) -> String {
+        let who = format!("{caller} through node {}", self.caller.name);
+        format!("who={who:?} from={}", self.peer)
+    }
+}
