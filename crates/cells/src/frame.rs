@@ -10,8 +10,8 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// A command and its environment are at most 1 MiB; escaped as JSON, six times as much.
 const MAX_FRAME_BYTES: usize = 8 << 20;
@@ -51,10 +51,48 @@ pub(crate) fn send<T: Serialize>(
     Ok(())
 }
 
-/// Receives the next message and its file descriptors; `None` at EOF.
-pub(crate) fn receive<T: DeserializeOwned>(
+/// A message with the version of its protocol.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Versioned<T> {
+    pub(crate) version: u64,
+    pub(crate) message: T,
+}
+
+/// The version of a message; `None` in one of before versions.
+#[derive(Deserialize)]
+pub(crate) struct VersionHeader {
+    #[serde(default)]
+    pub(crate) version: Option<u64>,
+}
+
+/// Receives the next message of a protocol version up to `supported`; `None` at EOF.
+pub(crate) fn receive_versioned<T: DeserializeOwned>(
     stream: impl AsFd,
+    supported: u64,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let Some((body, fds)) = receive_bytes(stream)? else {
+        return Ok(None);
+    };
+    let header: VersionHeader = serde_json::from_slice(&body)?;
+    check_version(header.version.unwrap_or(1), supported)?;
+    let versioned: Versioned<T> = serde_json::from_slice(&body)?;
+    Ok(Some((versioned.message, fds)))
+}
+
+/// Refuses a version that is newer than `supported`.
+pub(crate) fn check_version(found: u64, supported: u64) -> io::Result<()> {
+    if found <= supported {
+        return Ok(());
+    }
+    let newer = format!(
+        "the peer speaks protocol version {found}, this build up to {supported}; upgrade mainstay, or \
+         free the cell"
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidData, newer))
+}
+
+/// Receives the body of the next message and its file descriptors; `None` at EOF.
+pub(crate) fn receive_bytes(stream: impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut length = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -86,7 +124,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     }
     let mut body = vec![0; length];
     read_exact(&stream, &mut body)?;
-    Ok(Some((serde_json::from_slice(&body)?, fds)))
+    Ok(Some((body, fds)))
 }
 
 fn read_exact(stream: impl AsFd, mut into: &mut [u8]) -> io::Result<()> {
@@ -112,12 +150,16 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         let text = "x".repeat(1 << 20);
         std::thread::scope(|scope| {
-            scope.spawn(|| send(&one, &text, &[writer.as_fd(), reader.as_fd()]).unwrap());
-            let (got, fds): (String, _) = receive(&other).unwrap().unwrap();
+            let message = Versioned {
+                version: 1,
+                message: &text,
+            };
+            let fds = [writer.as_fd(), reader.as_fd()];
+            scope.spawn(move || send(&one, &message, &fds).unwrap());
+            let (got, fds): (String, _) = receive_versioned(&other, 1).unwrap().unwrap();
             assert_eq!((got.len(), fds.len()), (1 << 20, 2));
         });
-        drop(one);
-        assert!(receive::<String>(&other).unwrap().is_none());
+        assert!(receive_versioned::<String>(&other, 1).unwrap().is_none());
     }
 
     #[test]
@@ -131,7 +173,15 @@ mod tests {
             let (one, other) = UnixStream::pair().unwrap();
             (&one).write_all(bytes).unwrap();
             drop(one);
-            assert!(receive::<String>(&other).is_err(), "{bytes:?}");
+            assert!(receive_versioned::<String>(&other, 1).is_err(), "{bytes:?}");
         }
+    }
+    #[test]
+    fn a_newer_version_is_refused_before_its_fields_are_read() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let newer = serde_json::json!({"version": 2, "message": {"unknown": true}});
+        send(&one, &newer, &[]).unwrap();
+        let error = receive_versioned::<String>(&other, 1).unwrap_err();
+        assert!(error.to_string().contains("protocol version 2"), "{error}");
     }
 }

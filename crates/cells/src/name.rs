@@ -62,6 +62,14 @@ impl CellName {
     }
 }
 
+impl CellName {
+    /// The name whose key this is; `None` if it is not a key, or the key of a long name.
+    pub(crate) fn from_key(key: &str) -> Option<Self> {
+        let name: Self = key.replace('.', "/").parse().ok()?;
+        (name.key() == key).then_some(name)
+    }
+}
+
 /// FNV-1a: short, stable across versions; collisions need no defence.
 pub fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -256,6 +264,11 @@ mod tests {
             prop_assert_eq!(one == other, one.key() == other.key());
             prop_assert!(one.key().len() <= 82);
             prop_assert!(!one.key().contains(['/', '_']));
+            if one.as_str().len() <= MAX_KEY_BYTES {
+                prop_assert_eq!(CellName::from_key(&one.key()), Some(one));
+            } else {
+                prop_assert_eq!(CellName::from_key(&one.key()), None);
+            }
         }
 
         #[test]

@@ -1,17 +1,33 @@
 //! Records of cells and executables on disk.
 //!
-//! Each file is replaced by rename: a reader sees the old record or the new one.
+//! A cell record is written with fsync: a cell exists until it is freed, also across power loss. An
+//! executable record is a runtime record: no process survives power loss, so it only has to survive
+//! the daemon and the shim, and is renamed into place without fsync.
+//!
+//! Both carry the major version of their format and may move (to a tmpfs, with a copy written behind
+//! to the state directory) without another migration: a record names its cell and, by `allocated`,
+//! which cell of that name, so a stale copy is recognised; and the newer of two copies is the one
+//! with the later run, which is the order that the engine applies records in.
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(test)]
+use std::path::PathBuf;
 
 use mainstay_journal::Timestamp;
-use serde::de::DeserializeOwned;
+use mainstay_records::RecordError;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{CellName, ExecutableName};
 use crate::spec::{CellSpec, ExecutableSpec};
+
+/// The format version of cell records.
+const CELL_VERSION: u64 = 1;
+/// The format version of executable records.
+const EXECUTABLE_VERSION: u64 = 1;
+/// For root alone: a spec may contain secrets in its environment.
+const PRIVATE: u32 = 0o600;
 
 /// The record of a cell. The daemon writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +50,9 @@ pub struct ExecutableRecord {
     /// Earlier runs, the latest last, at most [`MAX_EARLIER_RUNS`].
     #[serde(default)]
     pub earlier: Vec<Run>,
+    /// [`CellRecord::allocated`] of its cell; missing in records of shims before versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<i64>,
 }
 
 /// One run of an executable.
@@ -113,31 +132,146 @@ impl Run {
     }
 }
 
-/// Replaces the record at `path` by rename.
-pub(crate) fn write<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
-    replace(path, &serde_json::to_vec(record).map_err(io::Error::other)?)
-}
-
-/// Replaces the file at `path` by rename.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = temporary(path);
-    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
+/// Writes a cell record so that it survives power loss, its directory included.
+pub(crate) fn write_cell(path: &Path, record: &CellRecord) -> io::Result<()> {
+    let bytes = mainstay_records::encode(record, CELL_VERSION)?;
+    mainstay_records::write_durable(path, &bytes, PRIVATE)?;
+    // The directory of the cell is new: its entry must be on disk too.
+    match path.parent().and_then(Path::parent) {
+        Some(cells) => mainstay_records::sync_directory(cells),
+        None => Ok(()),
     }
-    written
 }
 
-/// The temporary file that is renamed to `path`.
-pub(crate) fn temporary(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(TEMPORARY);
-    PathBuf::from(name)
+/// Writes an executable record by rename, without fsync: a start does not wait for the disk.
+pub(crate) fn write_executable(path: &Path, record: &ExecutableRecord) -> io::Result<()> {
+    let bytes = mainstay_records::encode(record, EXECUTABLE_VERSION)?;
+    mainstay_records::write_runtime(path, &bytes)
 }
 
-/// The suffix of a temporary file; one that stays was left by a killed writer.
-pub(crate) const TEMPORARY: &str = ".new";
+pub(crate) fn read_cell(path: &Path) -> Result<CellRecord, RecordError> {
+    mainstay_records::read(path, CELL_VERSION)
+}
 
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
+/// Reads an executable record: the last complete JSON document of the file.
+///
+/// Today's shims replace the file. One document per line is accepted as well, with a torn last line
+/// ignored, so that a later shim may append the end of a run instead.
+pub(crate) fn read_executable(path: &Path) -> Result<ExecutableRecord, RecordError> {
+    let bytes = fs::read(path).map_err(|source| {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => RecordError::NotFound { path },
+            _ => RecordError::Unreadable { path, source },
+        }
+    })?;
+    let decode = |bytes: &[u8]| mainstay_records::decode(path, bytes, EXECUTABLE_VERSION);
+    let whole = decode(&bytes);
+    if !matches!(whole, Err(RecordError::Corrupt { .. })) {
+        return whole;
+    }
+    let mut lines = bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n');
+    let last_two = [lines.next(), lines.next()].into_iter().flatten();
+    let mut documents = last_two.map(decode);
+    documents
+        .find(|document| !matches!(document, Err(RecordError::Corrupt { .. })))
+        .unwrap_or(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/it/fixtures")
+            .join(path)
+    }
+
+    /// Every format that was ever released stays readable.
+    #[test]
+    fn records_without_a_version_are_read_as_version_1() {
+        for (directory, generation) in [
+            ("unversioned", None),
+            ("v1", Some(1_794_962_209_786_250_119)),
+        ] {
+            let cell = read_cell(&fixture(&format!("{directory}/cells/web/cell.json"))).unwrap();
+            assert_eq!(cell.name.as_str(), "web");
+            assert_eq!(cell.allocated, 1_794_962_209_786_250_119);
+            assert_eq!(cell.spec.hostname.as_deref(), Some("front"));
+            assert_eq!(cell.spec.limits.pids, Some(100));
+            let job = fixture(&format!("{directory}/executables/web_job.json"));
+            let job = read_executable(&job).unwrap();
+            assert_eq!((job.runs, job.earlier.len()), (2, 1));
+            let killed = ExitStatus::Killed {
+                signal: 9,
+                oom_killed: false,
+            };
+            assert_eq!(job.run.end.unwrap().status, killed);
+            assert_eq!(job.earlier[0].end.unwrap().status, ExitStatus::Exited(7));
+            assert_eq!(job.allocated, generation);
+            let server = fixture(&format!("{directory}/executables/web_server.json"));
+            let server = read_executable(&server).unwrap();
+            assert_eq!(server.spec.uid, Some(1000));
+            assert_eq!(server.spec.seccomp.as_str(), "default");
+        }
+    }
+
+    #[test]
+    fn records_are_written_as_the_fixtures_of_version_1() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("record.json");
+        for name in ["cells/web/cell.json", "cells/web.worker/cell.json"] {
+            let golden = fixture(&format!("v1/{name}"));
+            write_cell(&path, &read_cell(&golden).unwrap()).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), fs::read(&golden).unwrap());
+        }
+        for name in ["web_job", "web_server", "web.worker_ok"] {
+            let golden = fixture(&format!("v1/executables/{name}.json"));
+            write_executable(&path, &read_executable(&golden).unwrap()).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), fs::read(&golden).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_newer_record_is_refused_with_its_version() {
+        for name in ["cells/web/cell.json", "executables/web_job.json"] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("record.json");
+            let text = fs::read_to_string(fixture(&format!("v1/{name}"))).unwrap();
+            let newer = text.replacen("\"version\":1", "\"version\":2", 1);
+            fs::write(&path, newer).unwrap();
+            let error = match name {
+                "cells/web/cell.json" => read_cell(&path).map(drop),
+                _ => read_executable(&path).map(drop),
+            };
+            let error = error.unwrap_err();
+            assert!(
+                matches!(error, RecordError::Newer { found: 2, .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_complete_document_of_an_executable_record_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("record.json");
+        let ended = fs::read(fixture("v1/executables/web_job.json")).unwrap();
+        let earlier = fs::read(fixture("unversioned/executables/web_server.json")).unwrap();
+        let torn = &ended[..ended.len() / 2];
+        for (lines, expected) in [
+            ([&earlier[..], b"\n", &ended, b"\n"].concat(), "job"),
+            ([&earlier[..], b"\n", &ended].concat(), "job"),
+            ([&earlier[..], b"\n", torn].concat(), "server"),
+        ] {
+            fs::write(&path, lines).unwrap();
+            assert_eq!(read_executable(&path).unwrap().name.as_str(), expected);
+        }
+        fs::write(&path, [torn, b"\n", torn].concat()).unwrap();
+        assert!(matches!(
+            read_executable(&path),
+            Err(RecordError::Corrupt { .. })
+        ));
+    }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
+use mainstay_records::{RecordError, is_temporary};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::cell::{Cell, Phase, ShimProcess};
@@ -13,8 +15,8 @@ use super::paths::{remove_directory, remove_file};
 use super::{Inner, lock};
 use crate::cgroup::CgroupError;
 use crate::error_chain::chain;
-use crate::name::ExecutableName;
-use crate::record::{self, CellRecord, ExecutableRecord, TEMPORARY};
+use crate::name::{CellName, ExecutableName};
+use crate::record;
 
 /// Reads all records, and takes over what runs.
 pub(super) fn adopt(inner: &Inner) -> io::Result<()> {
@@ -31,22 +33,7 @@ pub(super) fn adopt(inner: &Inner) -> io::Result<()> {
 
 fn adopt_cells(inner: &Inner) -> io::Result<()> {
     for entry in inner.paths.cells.read_dir()? {
-        let path = entry?.path();
-        let record = match record::read::<CellRecord>(&path.join("cell.json")) {
-            Ok(record) if inner.paths.cell_directory(&record.name) == path => record,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Created by a daemon that died before it wrote the record.
-                remove_directory(&path)?;
-                continue;
-            }
-            Ok(_) | Err(_) => {
-                tracing::error!(path = %path.display(), "unreadable cell record; left alone");
-                continue;
-            }
-        };
-        let name = record.name.clone();
-        let cell = Cell::new(record, inner.next_serial(), Phase::Ready);
-        inner.cells().insert(name, Arc::new(cell));
+        adopt_cell(inner, &entry?.path())?;
     }
     adopt_event_cursor(inner)?;
     // By name, so that a parent comes before those nested in it.
@@ -55,6 +42,9 @@ fn adopt_cells(inner: &Inner) -> io::Result<()> {
         let Ok(cgroups) = inner.cgroups() else {
             return Ok(());
         };
+        if cell.unreadable.is_some() {
+            continue;
+        }
         let (name, limits) = (cell.name().as_str(), &cell.record.spec.limits);
         let created = match cgroups.create(name, limits) {
             Err(CgroupError::Exists { .. }) => cgroups.set_limits(name, limits),
@@ -76,6 +66,39 @@ fn adopt_cells(inner: &Inner) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads the record in a directory of a cell. An unreadable one is kept with its reason, so that
+/// the cell is listed and can be freed.
+fn adopt_cell(inner: &Inner, path: &Path) -> io::Result<()> {
+    let reason = match record::read_cell(&path.join("cell.json")) {
+        Ok(record) if inner.paths.cell_directory(&record.name) == path => {
+            let name = record.name.clone();
+            let cell = Cell::new(record, inner.next_serial(), Phase::Ready);
+            inner.cells().insert(name, Arc::new(cell));
+            return Ok(());
+        }
+        Ok(record) => format!("it is the record of cell {}", record.name),
+        // Created by a daemon that died before it wrote the record.
+        Err(RecordError::NotFound { .. }) => return remove_directory(path),
+        Err(error) => chain(&error),
+    };
+    let key = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = CellName::from_key(&key);
+    tracing::error!(
+        path = %path.display(), error = reason,
+        "unreadable cell record; free the cell to remove it"
+    );
+    match name {
+        Some(name) => {
+            let cell = Cell::unreadable(name.clone(), reason, inner.next_serial());
+            inner.cells().insert(name, Arc::new(cell));
+        }
+        None => {
+            lock(&inner.unnamed).insert(key.into_owned(), reason);
+        }
+    }
+    Ok(())
+}
+
 /// Loads the event cursor of the cells that still exist, and drops the rest.
 fn adopt_event_cursor(inner: &Inner) -> io::Result<()> {
     let path = inner.paths.event_cursor();
@@ -83,7 +106,10 @@ fn adopt_event_cursor(inner: &Inner) -> io::Result<()> {
     let cells = inner.cells();
     entries.retain(|entry| {
         let cell = cells.get(&entry.cell);
-        cell.is_some_and(|cell| cell.record.allocated == entry.allocated)
+        // Of an unreadable cell all stay: its record may be repaired.
+        cell.is_some_and(|cell| {
+            cell.unreadable.is_some() || cell.record.allocated == entry.allocated
+        })
     });
     for entry in &entries {
         if let Some(cell) = cells.get(&entry.cell) {
@@ -103,16 +129,20 @@ fn adopt_event_cursor(inner: &Inner) -> io::Result<()> {
 fn adopt_executables(inner: &Inner) -> io::Result<()> {
     for entry in inner.paths.executables.read_dir()? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.ends_with(TEMPORARY) {
+        let name = path.file_name().unwrap_or_default();
+        if is_temporary(name) {
             // If a shim is writing it at this moment, its rename fails and it writes again.
             remove_file(&path)?;
             continue;
         }
-        let record = match record::read::<ExecutableRecord>(&path) {
+        let record = match record::read_executable(&path) {
             Ok(record) => record,
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "unreadable executable record; left alone");
+                let error = chain(&error);
+                tracing::error!(
+                    path = %path.display(), error,
+                    "unreadable executable record; freeing its cell removes it"
+                );
                 continue;
             }
         };
@@ -143,7 +173,9 @@ fn sweep_logs(inner: &Inner) -> io::Result<()> {
                 .map(|executable| executable.key(name)),
         );
         known.insert(name.key());
-        starting.extend(state.shim.is_some().then(|| name.key()));
+        // Logs of an unreadable cell stay: its record may be repaired.
+        let keeps_all = state.shim.is_some() || cell.unreadable.is_some();
+        starting.extend(keeps_all.then(|| name.key()));
     }
     for entry in inner.paths.logs.read_dir()? {
         let entry = entry?;

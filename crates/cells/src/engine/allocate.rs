@@ -1,5 +1,6 @@
 //! Allocate: creates the record and the cgroup of a cell, and nothing else.
 
+use std::io;
 use std::sync::Arc;
 
 use mainstay_journal::Timestamp;
@@ -66,11 +67,13 @@ enum Reservation {
 /// Reserves the name, if it is unused.
 fn reserve(inner: &Inner, record: &CellRecord) -> Result<Reservation, CellError> {
     let mut cells = inner.cells();
-    if let Some(parent) = record.name.parent()
-        && !cells.get(&parent).is_some_and(|parent| parent.is_ready())
-    {
-        return Err(CellError::NoSuchCell { cell: parent });
+    if let Some(parent) = record.name.parent() {
+        match cells.get(&parent).filter(|parent| parent.is_ready()) {
+            Some(parent) => parent.check_readable()?,
+            None => return Err(CellError::NoSuchCell { cell: parent }),
+        }
     }
+    inner.name_unnamed(&mut cells, &record.name);
     if let Some(cell) = cells.get(&record.name) {
         let phase = cell.state().phase;
         return match phase {
@@ -78,9 +81,12 @@ fn reserve(inner: &Inner, record: &CellRecord) -> Result<Reservation, CellError>
             Phase::Allocating | Phase::Freeing | Phase::Gone => {
                 Ok(Reservation::Wait(Arc::clone(cell)))
             }
-            Phase::Ready => Err(CellError::CellExists {
-                cell: record.name.clone(),
-            }),
+            Phase::Ready => {
+                cell.check_readable()?;
+                Err(CellError::CellExists {
+                    cell: record.name.clone(),
+                })
+            }
         };
     }
     let cell = Cell::new(record.clone(), inner.next_serial(), Phase::Allocating);
@@ -103,13 +109,11 @@ fn create(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
     };
     let directory = inner.paths.cell_directory(name);
     if directory.exists() {
-        return Err(CellError::Unreadable {
-            cell: name.clone(),
-            path: directory,
-        });
+        // Created by another program since the start: every cell of ours is known.
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
     }
     let created = create_directory(&directory)
-        .and_then(|()| record::write(&inner.paths.cell_record(name), &cell.record))
+        .and_then(|()| record::write_cell(&inner.paths.cell_record(name), &cell.record))
         .map_err(failed)
         .and_then(|()| {
             let cgroup = inner

@@ -7,13 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::process::Pid;
 use tokio::sync::Notify;
 
+use super::error::CellError;
 use crate::name::{CellName, ExecutableName};
 use crate::record::{CellRecord, ExecutableRecord, Run};
-use crate::spec::Namespace;
+use crate::spec::{CellSpec, Namespace};
 
 #[derive(Debug)]
 pub(super) struct Cell {
+    /// Only the name is known of a cell with an unreadable record.
     pub(super) record: CellRecord,
+    /// Why the record is unreadable. Such a cell is listed and can be freed, nothing else.
+    pub(super) unreadable: Option<String>,
     /// Distinguishes the cell from an earlier one of that name.
     pub(super) serial: u64,
     /// Held by the call that allocates, starts something in, or frees the cell.
@@ -81,6 +85,7 @@ impl Cell {
     pub(super) fn new(record: CellRecord, serial: u64, phase: Phase) -> Self {
         Self {
             record,
+            unreadable: None,
             serial,
             order: Arc::default(),
             state: Mutex::new(State {
@@ -97,6 +102,19 @@ impl Cell {
         }
     }
 
+    /// A cell whose record is unreadable.
+    pub(super) fn unreadable(name: CellName, reason: String, serial: u64) -> Self {
+        let record = CellRecord {
+            name,
+            spec: CellSpec::default(),
+            allocated: 0,
+        };
+        Self {
+            unreadable: Some(reason),
+            ..Self::new(record, serial, Phase::Ready)
+        }
+    }
+
     pub(super) fn name(&self) -> &CellName {
         &self.record.name
     }
@@ -107,6 +125,17 @@ impl Cell {
 
     pub(super) fn shares(&self, namespace: Namespace) -> bool {
         self.record.spec.share.contains(&namespace)
+    }
+
+    /// Fails if the record is unreadable.
+    pub(super) fn check_readable(&self) -> Result<(), CellError> {
+        match &self.unreadable {
+            None => Ok(()),
+            Some(reason) => Err(CellError::Unreadable {
+                cell: self.name().clone(),
+                reason: reason.clone(),
+            }),
+        }
     }
 
     pub(super) fn is_ready(&self) -> bool {

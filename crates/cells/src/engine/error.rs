@@ -1,7 +1,6 @@
 //! Errors of cells, one variant per meaning for the caller.
 
 use std::io;
-use std::path::PathBuf;
 
 use crate::capabilities::CapabilityError;
 use crate::cgroup::CgroupError;
@@ -35,10 +34,10 @@ pub enum CellError {
     #[error("cannot allocate cell {cell}: another program owns its cgroup")]
     ForeignCgroup { cell: CellName, source: CgroupError },
     #[error(
-        "cannot allocate cell {cell}: {} holds an unreadable record; repair or remove it, and \
-         restart the node", path.display()
+        "cell {cell} exists, but its record is unreadable: {reason}; remove the cell with \
+         \"mainstay cell free {cell}\""
     )]
-    Unreadable { cell: CellName, path: PathBuf },
+    Unreadable { cell: CellName, reason: String },
     #[error(transparent)]
     Cgroup(CgroupError),
     #[error("cells need root; this node runs as an unprivileged user")]

@@ -8,12 +8,14 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use mainstay_records::RecordError;
 use serde::{Deserialize, Serialize};
 
 use super::cell::Published;
 use crate::name::{CellName, ExecutableName};
-use crate::record;
 
+/// The format version of each line.
+const VERSION: u64 = 1;
 /// Beyond this the file is compacted.
 const MAX_APPENDED_BYTES: usize = 16 << 20;
 
@@ -50,11 +52,20 @@ impl EventCursor {
     /// Reads all entries, in the order of their appends.
     pub(super) fn read(path: &Path) -> Vec<CursorEntry> {
         let text = fs::read(path).unwrap_or_default();
-        // A killed daemon may have left a torn last line.
-        let lines = text.split(|byte| *byte == b'\n');
-        lines
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect()
+        let mut newer = None;
+        let mut entries = Vec::new();
+        for line in text.split(|byte| *byte == b'\n') {
+            match mainstay_records::decode(path, line, VERSION) {
+                Ok(entry) => entries.push(entry),
+                Err(error @ RecordError::Newer { .. }) => newer = Some(error),
+                // A killed daemon may have left a torn last line.
+                Err(_) => {}
+            }
+        }
+        if let Some(error) = newer {
+            tracing::warn!(%error, "cannot read the event cursor; events may be published twice");
+        }
+        entries
     }
 
     pub(super) fn append(&mut self, entry: &CursorEntry) -> io::Result<()> {
@@ -87,7 +98,7 @@ impl EventCursor {
         }
         self.file = None;
         self.appended = 0;
-        record::replace(&self.path, &text)
+        mainstay_records::write_runtime(&self.path, &text)
     }
 
     /// Keeps the latest entry of each executable.
@@ -102,7 +113,7 @@ impl EventCursor {
 }
 
 fn line(entry: &CursorEntry) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(entry).map_err(io::Error::other)?;
+    let mut line = mainstay_records::encode(entry, VERSION)?;
     line.push(b'\n');
     Ok(line)
 }
@@ -139,5 +150,26 @@ mod tests {
         text.truncate(text.len() - 5);
         fs::write(&path, text).unwrap();
         assert_eq!(EventCursor::read(&path).len(), 2);
+    }
+    #[test]
+    fn the_formats_of_earlier_builds_are_read() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures");
+        for directory in ["unversioned", "v1"] {
+            let entries = EventCursor::read(&fixtures.join(directory).join("told"));
+            assert_eq!(entries.len(), 8);
+            let last = &entries[7];
+            assert_eq!(last.executable.as_str(), "server");
+            assert_eq!(
+                last.published,
+                Published {
+                    runs: 1,
+                    ended: true
+                }
+            );
+        }
+        let golden = fixtures.join("v1/told");
+        let entries = EventCursor::read(&golden);
+        let lines: Vec<u8> = entries.iter().flat_map(|one| line(one).unwrap()).collect();
+        assert_eq!(lines, fs::read(golden).unwrap());
     }
 }

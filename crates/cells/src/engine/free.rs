@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::cell::{Cell, Phase};
 use super::cgroup_names::{SHIMS, shim_cgroup};
 use super::error::CellError;
+use super::paths::Swept;
 use super::stop::KILL_TIMEOUT;
 use super::{CellEvent, Inner, blocking, lock};
 use crate::name::{CellName, ExecutableName};
@@ -36,7 +37,8 @@ pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellEr
 
 /// Hides the cell and those nested in it from new calls.
 fn claim(inner: &Inner, name: &CellName) -> Result<Vec<Arc<Cell>>, CellError> {
-    let cells = inner.cells();
+    let mut cells = inner.cells();
+    inner.name_unnamed(&mut cells, name);
     let ready = cells.get(name).filter(|cell| cell.is_ready());
     let ready = ready.ok_or_else(|| CellError::NoSuchCell { cell: name.clone() })?;
     let mut claimed = vec![Arc::clone(ready)];
@@ -149,6 +151,12 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
         cell: name.clone(),
         source,
     };
+    // Without a known executable and without a shim none was ever started.
+    let swept = if cell.unreadable.is_some() || !executables.is_empty() {
+        Swept::Always
+    } else {
+        Swept::AfterShim
+    };
     for record in executables {
         if record.run.is_running() {
             inner.events.publish(CellEvent::Ended {
@@ -159,7 +167,7 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
             });
         }
     }
-    inner.paths.remove_cell(name).map_err(failed)?;
+    inner.paths.remove_cell(name, swept).map_err(failed)?;
     inner.forget(cell);
     Ok(())
 }

@@ -96,6 +96,8 @@ struct Inner {
     events: Box<dyn CellEvents>,
     event_cursor: Mutex<EventCursor>,
     cells: Mutex<BTreeMap<CellName, Arc<Cell>>>,
+    /// Why records are unreadable whose cell's name is not known, by the key of the cell.
+    unnamed: Mutex<BTreeMap<String, String>>,
     serials: AtomicU64,
     watch: WatchHandle,
 }
@@ -141,6 +143,7 @@ impl Cells {
             events: Box::new(events),
             event_cursor: Mutex::new(event_cursor),
             cells: Mutex::default(),
+            unnamed: Mutex::default(),
             serials: AtomicU64::new(1),
             watch,
         });
@@ -226,9 +229,25 @@ impl Inner {
 
     /// Finds a cell that is ready.
     fn find(&self, name: &CellName) -> Result<Arc<Cell>, CellError> {
-        let cell = self.cells().get(name).cloned();
-        cell.filter(|cell| cell.is_ready())
-            .ok_or_else(|| CellError::NoSuchCell { cell: name.clone() })
+        let mut cells = self.cells();
+        self.name_unnamed(&mut cells, name);
+        let cell = cells.get(name).filter(|cell| cell.is_ready());
+        let cell = cell.ok_or_else(|| CellError::NoSuchCell { cell: name.clone() })?;
+        cell.check_readable()?;
+        Ok(Arc::clone(cell))
+    }
+
+    /// Enters a cell with an unreadable record under the name by which it is called: a long name
+    /// cannot be derived from its key.
+    fn name_unnamed(&self, cells: &mut BTreeMap<CellName, Arc<Cell>>, name: &CellName) {
+        let mut unnamed = lock(&self.unnamed);
+        if unnamed.is_empty() || cells.contains_key(name) {
+            return;
+        }
+        if let Some(reason) = unnamed.remove(&name.key()) {
+            let cell = Cell::unreadable(name.clone(), reason, self.next_serial());
+            cells.insert(name.clone(), Arc::new(cell));
+        }
     }
 
     fn cgroups(&self) -> Result<&Cgroups, CellError> {

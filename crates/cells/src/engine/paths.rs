@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::name::{CellName, ExecutableName};
-use crate::record;
 
 /// The control socket of a cell's shim.
 const CONTROL_SOCKET: &str = "control";
@@ -27,6 +26,14 @@ pub(super) struct Paths {
     pub(super) logs: PathBuf,
     /// Always empty; mounted over the daemon's state in every cell.
     pub(super) cover: PathBuf,
+}
+
+/// When the records and logs of a cell's executables are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Swept {
+    /// If the cell has had a shim.
+    AfterShim,
+    Always,
 }
 
 impl Paths {
@@ -70,16 +77,16 @@ impl Paths {
     ) -> io::Result<()> {
         let record = self.executable_record(cell, name);
         // The temporary file stays if the shim was killed before its rename.
-        remove_file(&record::temporary(&record))?;
+        remove_file(&mainstay_records::runtime_temporary_path(&record))?;
         remove_file(&record)?;
         remove_directory(&self.logs.join(name.key(cell)))
     }
 
     /// Removes all files of a cell. Its record goes last: until then the next daemon finds it.
-    pub(super) fn remove_cell(&self, cell: &CellName) -> io::Result<()> {
+    pub(super) fn remove_cell(&self, cell: &CellName, swept: Swept) -> io::Result<()> {
         let own = self.cell_directory(cell);
         // Without a shim nothing else was created for it.
-        if own.join(CONTROL_SOCKET).exists() {
+        if swept == Swept::Always || own.join(CONTROL_SOCKET).exists() {
             // By prefix, not by known executables: a shim may have been killed while it started
             // one.
             let prefix = format!("{}_", cell.key());
@@ -98,7 +105,11 @@ impl Paths {
                 }
             }
         }
-        remove_directory(&own)
+        // An unreadable cell may be a file where its directory should be.
+        match remove_directory(&own) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => remove_file(&own),
+            removed => removed,
+        }
     }
 
     /// Creates the control socket.

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::cell::Cell;
 use crate::name::ExecutableName;
-use crate::record::{self, ExecutableRecord};
+use crate::record;
 
 impl Inner {
     /// Applies the record in a file that a shim has just renamed into place.
@@ -11,7 +11,7 @@ impl Inner {
         if !file.ends_with(".json") {
             return;
         }
-        let read = record::read::<ExecutableRecord>(&self.paths.executables.join(file));
+        let read = record::read_executable(&self.paths.executables.join(file));
         // Removed with its cell meanwhile.
         let Ok(record) = read else {
             return;
@@ -43,7 +43,7 @@ impl Inner {
 
     /// Reads and applies the record of an executable.
     pub(super) fn read_record(&self, cell: &Cell, name: &ExecutableName) {
-        let read = record::read(&self.paths.executable_record(cell.name(), name));
+        let read = record::read_executable(&self.paths.executable_record(cell.name(), name));
         if let Ok(record) = read {
             self.apply_record(cell, record);
         }

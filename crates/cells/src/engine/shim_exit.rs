@@ -69,7 +69,7 @@ impl Inner {
             status: ExitStatus::Lost,
         });
         let path = self.paths.executable_record(cell.name(), name);
-        if let Err(error) = record::write(&path, &record) {
+        if let Err(error) = record::write_executable(&path, &record) {
             tracing::warn!(cell = %cell.name(), %error, "cannot write the end of an executable");
         }
         Some(record)

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, Run};
 use crate::shim::ShimSpec;
-use crate::shim::protocol::{Reply, Request, StartRequest, Step};
+use crate::shim::protocol::{self, Reply, Request, StartRequest, Step};
 use crate::spec::{ExecutableSpec, shown};
 
 /// Beyond this number of executables in a cell the one that ended first is removed.
@@ -125,6 +125,7 @@ impl Starting<'_> {
         let program =
             program::resolve(&record.spec, self.hostname(), &self.spec, self.inner.users)?;
         let request = Request::Start(Box::new(StartRequest {
+            version: protocol::VERSION,
             name: self.executable.clone(),
             spec: self.spec.clone(),
             program,
@@ -161,8 +162,8 @@ impl Starting<'_> {
         stream.set_read_timeout(Some(START_TIMEOUT))?;
         stream.set_write_timeout(Some(START_TIMEOUT))?;
         frame::send(&stream, request, fds)?;
-        let (reply, _) = frame::receive(&stream)?.ok_or(io::ErrorKind::ConnectionReset)?;
-        Ok(reply)
+        let (body, _) = frame::receive_bytes(&stream)?.ok_or(io::ErrorKind::ConnectionReset)?;
+        Reply::decode(&body)
     }
 
     /// Forks the shim of the cell if there is none.
@@ -190,6 +191,7 @@ impl Starting<'_> {
         let logs = open_directory(&paths.logs).map_err(records)?;
         let spec = ShimSpec {
             cell: name.clone(),
+            allocated: self.cell.record.allocated,
             hostname: self.hostname().to_owned(),
             share: self.cell.record.spec.share.clone(),
             unified: entry.unified.is_some(),

@@ -12,7 +12,10 @@ use crate::record::{CellRecord, ExecutableRecord, Run};
 /// A cell and its executables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellStatus {
+    /// Only the name is known if the record is unreadable.
     pub cell: CellRecord,
+    /// Why the record is unreadable. Such a cell can be freed, nothing else.
+    pub unreadable: Option<String>,
     pub cgroup_v2: bool,
     /// The host PID of the cell's shim, while it runs.
     pub shim_pid: Option<i32>,
@@ -40,6 +43,7 @@ impl Cells {
             let state = cell.state();
             (state.phase == Phase::Ready).then(|| CellStatus {
                 cell: cell.record.clone(),
+                unreadable: cell.unreadable.clone(),
                 cgroup_v2: self.0.is_v2(),
                 shim_pid: state
                     .shim

@@ -11,7 +11,14 @@ impl Inner {
     /// known one. Blocks on the disk.
     pub(super) fn apply_record(&self, cell: &Cell, record: ExecutableRecord) {
         let mut state = cell.state();
-        if state.closed || state.phase == Phase::Gone {
+        if state.closed || state.phase == Phase::Gone || cell.unreadable.is_some() {
+            return;
+        }
+        // Of an earlier cell of that name. Shims of before versions do not say of which.
+        if record
+            .allocated
+            .is_some_and(|allocated| allocated != cell.record.allocated)
+        {
             return;
         }
         let known = state.executables.get(&record.name);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-use super::protocol::Reply;
+use super::protocol::{Reply, Request};
 use crate::frame;
 
 /// The daemon has its request ready when it connects.
@@ -38,9 +38,15 @@ pub(super) fn refuse(
     error: &io::Error,
 ) -> io::Result<()> {
     let (stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    // Read for its version; the reply does not depend on the rest.
+    let body = frame::receive_bytes(&stream)?.map(|(body, _)| body);
+    let Some(Ok(Request::Start(request))) = body.map(|body| Request::decode(&body)) else {
+        return Ok(());
+    };
     let reply = Reply::NotIsolated {
         what: operation.to_owned(),
         errno: error.raw_os_error().unwrap_or(libc::EIO),
     };
-    frame::send(&stream, &reply, &[])
+    reply.send(&stream, request.version)
 }

@@ -14,7 +14,7 @@ use rustix::process::WaitOptions;
 
 use super::oom_kills::OomKills;
 use super::output_pipe::{self, OutputPipe};
-use super::protocol::{Reply, Request, StartRequest};
+use super::protocol::{self, Reply, Request, StartRequest};
 use super::spawn::{self, ChildFds};
 use super::supervised::{Spawned, Supervised};
 use super::{HostFds, ShimSpec, control};
@@ -123,16 +123,25 @@ impl EventLoop<'_> {
         let Ok(Some(stream)) = control::accept(&self.control, outside_has_no_pid) else {
             return;
         };
-        let Ok(Some((Request::Start(request), fds))) = frame::receive(&stream) else {
+        let Ok(Some((body, fds))) = frame::receive_bytes(&stream) else {
             return;
         };
+        let request = match Request::decode(&body) {
+            Ok(Request::Start(request)) => request,
+            Err(error) => {
+                // A daemon that this shim does not understand understands this version.
+                let _ = Reply::failed(&error.to_string()).send(&stream, protocol::VERSION);
+                return;
+            }
+        };
+        let version = request.version;
         // The earlier run of that name may have exited a moment ago.
         reap(executables, buffer);
         let reply = match self.start(*request, fds, executables) {
             Ok(record) => Reply::Started(Box::new(record)),
             Err(reply) => reply,
         };
-        let _ = frame::send(&stream, &reply, &[]);
+        let _ = reply.send(&stream, version);
     }
 
     fn start(
@@ -207,8 +216,11 @@ impl EventLoop<'_> {
     fn next_record(&self, request: &StartRequest, run: Run) -> ExecutableRecord {
         let file = format!("{}.json", request.name.key(&self.spec.cell));
         let spec = request.spec.clone();
-        match record::read::<ExecutableRecord>(&self.records.join(file)) {
-            Ok(earlier) => earlier.again(spec, run),
+        match record::read_executable(&self.records.join(file)) {
+            Ok(earlier) => ExecutableRecord {
+                allocated: Some(self.spec.allocated),
+                ..earlier.again(spec, run)
+            },
             Err(_) => ExecutableRecord {
                 cell: self.spec.cell.clone(),
                 name: request.name.clone(),
@@ -216,6 +228,7 @@ impl EventLoop<'_> {
                 runs: 1,
                 run,
                 earlier: Vec::new(),
+                allocated: Some(self.spec.allocated),
             },
         }
     }

@@ -32,6 +32,8 @@ use crate::sys;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ShimSpec {
     pub(crate) cell: CellName,
+    /// Distinguishes the cell from an earlier one of that name.
+    pub(crate) allocated: i64,
     pub(crate) hostname: String,
     pub(crate) share: BTreeSet<Namespace>,
     /// Whether a v2 cgroup directory is among the file descriptors.

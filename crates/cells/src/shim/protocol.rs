@@ -1,15 +1,28 @@
 //! The protocol between the daemon and a shim.
 //!
-//! Shims outlive the daemon that started them, so both ends may be of different versions: fields
-//! are only added, with a default, and unknown ones are ignored.
+//! Shims outlive the daemon that started them, so both ends may be of different builds: fields are
+//! only added, with a default, and unknown ones are ignored. A change that the other end would
+//! misread raises [`VERSION`].
+//!
+//! Version 1 carries no version. A request names its version inside its variant, where version 1
+//! ignores it; a reply is in an envelope with its version, unless the request was of version 1.
+
+use std::io;
+use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
 
 use crate::capabilities::Granted;
+use crate::frame::{self, VersionHeader, Versioned, check_version};
 use crate::name::ExecutableName;
 use crate::record::ExecutableRecord;
 use crate::seccomp::Filter;
 use crate::spec::ExecutableSpec;
+
+/// The protocol version of this build.
+pub(crate) const VERSION: u64 = 2;
+/// The version of a request that carries none.
+const UNVERSIONED: u64 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
@@ -20,6 +33,8 @@ pub(crate) enum Request {
 /// many v1 `cgroup.procs` as `procs` says; the counter of OOM kills, if `counts_memory_kills`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StartRequest {
+    #[serde(default = "unversioned")]
+    pub(crate) version: u64,
     pub(crate) name: ExecutableName,
     /// As requested, for the record.
     pub(crate) spec: ExecutableSpec,
@@ -76,7 +91,52 @@ pub(crate) enum Reply {
     },
 }
 
+fn unversioned() -> u64 {
+    UNVERSIONED
+}
+
+impl Request {
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        /// The version where a request of any version has it.
+        #[derive(Deserialize)]
+        struct RequestHeader {
+            #[serde(rename = "Start")]
+            start: VersionHeader,
+        }
+        // Before the fields: those of a newer version may be others.
+        if let Ok(header) = serde_json::from_slice::<RequestHeader>(body) {
+            check_version(header.start.version.unwrap_or(UNVERSIONED), VERSION)?;
+        }
+        Ok(serde_json::from_slice(body)?)
+    }
+}
+
 impl Reply {
+    /// Sends the reply in the format of the request's version.
+    pub(crate) fn send(self, stream: &UnixStream, request_version: u64) -> io::Result<()> {
+        if request_version <= UNVERSIONED {
+            return frame::send(stream, &self, &[]);
+        }
+        let versioned = Versioned {
+            version: VERSION,
+            message: self,
+        };
+        frame::send(stream, &versioned, &[])
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        // A reply of version 1 may be a string, which has no header.
+        let header = serde_json::from_slice::<VersionHeader>(body);
+        match header.ok().and_then(|header| header.version) {
+            None => Ok(serde_json::from_slice(body)?),
+            Some(version) => {
+                check_version(version, VERSION)?;
+                let versioned: Versioned<Self> = serde_json::from_slice(body)?;
+                Ok(versioned.message)
+            }
+        }
+    }
+
     pub(crate) fn failed(what: &str) -> Self {
         Self::Failed {
             what: what.to_owned(),
@@ -117,5 +177,94 @@ impl Step {
             Step::Execute,
         ];
         ALL.get(usize::from(number)).copied().unwrap_or(Step::Fork)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The body of a frame as a shim or daemon of before versions sent it.
+    macro_rules! frame {
+        ($name:literal) => {
+            &include_bytes!(concat!(
+                "../../tests/it/fixtures/unversioned/frames/",
+                $name
+            ))[4..]
+        };
+    }
+
+    fn sent(reply: Reply, request_version: u64) -> Vec<u8> {
+        let (one, other) = UnixStream::pair().unwrap();
+        reply.send(&one, request_version).unwrap();
+        let (body, _) = frame::receive_bytes(&other).unwrap().unwrap();
+        body
+    }
+
+    #[test]
+    fn a_request_without_a_version_is_version_1() {
+        let Request::Start(request) = Request::decode(frame!("shim-start")).unwrap();
+        assert_eq!(request.version, UNVERSIONED);
+        assert_eq!(request.name.as_str(), "server");
+        assert_eq!(request.program.uid, 1000);
+        assert!(request.program.filter.is_some());
+    }
+
+    #[test]
+    fn replies_without_a_version_are_read() {
+        let Reply::Started(record) = Reply::decode(frame!("shim-started")).unwrap() else {
+            panic!("another reply");
+        };
+        assert_eq!((record.name.as_str(), record.runs), ("server", 1));
+        assert!(matches!(
+            Reply::decode(frame!("shim-running")).unwrap(),
+            Reply::Running
+        ));
+        assert!(matches!(
+            Reply::decode(frame!("shim-not-started")).unwrap(),
+            Reply::NotStarted {
+                step: Step::Execute,
+                errno: 2
+            }
+        ));
+    }
+
+    #[test]
+    fn a_reply_to_version_1_is_sent_without_a_version() {
+        assert_eq!(sent(Reply::Running, UNVERSIONED), frame!("shim-running"));
+        let not_started = Reply::NotStarted {
+            step: Step::Execute,
+            errno: 2,
+        };
+        assert_eq!(sent(not_started, UNVERSIONED), frame!("shim-not-started"));
+        let body = sent(Reply::Running, VERSION);
+        assert_eq!(body, br#"{"version":2,"message":"Running"}"#);
+        assert!(matches!(Reply::decode(&body).unwrap(), Reply::Running));
+    }
+
+    /// Version 1 accepts one key at the top, and ignores unknown fields below it.
+    #[test]
+    fn a_request_has_its_version_where_version_1_ignores_it() {
+        let request = Request::decode(frame!("shim-start")).unwrap();
+        let Request::Start(mut request) = request;
+        request.version = VERSION;
+        let sent = serde_json::to_value(Request::Start(request)).unwrap();
+        let keys: Vec<&String> = sent.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["Start"]);
+        let mut start = sent["Start"].clone();
+        assert_eq!(start["version"], VERSION);
+        start.as_object_mut().unwrap().remove("version");
+        let old: serde_json::Value = serde_json::from_slice(frame!("shim-start")).unwrap();
+        assert_eq!(start, old["Start"]);
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_before_its_fields_are_read() {
+        for body in [r#"{"Start":{"version":3,"renamed":1}}"#] {
+            let error = Request::decode(body.as_bytes()).unwrap_err();
+            assert!(error.to_string().contains("protocol version 3"), "{error}");
+        }
+        let error = Reply::decode(br#"{"version":3,"message":{"Unknown":1}}"#).unwrap_err();
+        assert!(error.to_string().contains("protocol version 3"), "{error}");
     }
 }

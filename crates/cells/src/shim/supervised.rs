@@ -135,7 +135,7 @@ impl Supervised {
     /// Writes the record; a failure is retried by the event loop.
     pub(super) fn save(&mut self, records: &Path, cell: &CellName) {
         let file = format!("{}.json", self.record.name.key(cell));
-        self.unsaved = record::write(&records.join(file), &self.record).is_err();
+        self.unsaved = record::write_executable(&records.join(file), &self.record).is_err();
     }
 
     /// Returns whether the executable has exited, its pipes are at EOF and its record is saved.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::{HiddenState, ZygoteReply, ZygoteRequest};
-use crate::frame;
+use super::{HiddenState, VERSION, ZygoteReply, ZygoteRequest};
+use crate::frame::{self, Versioned};
 use crate::shim::ShimSpec;
 
 /// Forking takes a fraction of a millisecond; a zygote that takes longer than this is stuck.
@@ -141,8 +141,13 @@ impl ZygoteProcess {
         request: &ZygoteRequest,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(ZygoteReply, Vec<OwnedFd>), ForkShimError> {
-        frame::send(&self.socket, request, fds).map_err(ForkShimError::NoZygote)?;
-        let reply = frame::receive(&self.socket).map_err(ForkShimError::NoZygote)?;
+        let request = Versioned {
+            version: VERSION,
+            message: request,
+        };
+        frame::send(&self.socket, &request, fds).map_err(ForkShimError::NoZygote)?;
+        let reply = frame::receive_versioned(&self.socket, VERSION);
+        let reply = reply.map_err(ForkShimError::NoZygote)?;
         let eof = || ForkShimError::NoZygote(io::ErrorKind::BrokenPipe.into());
         reply.ok_or_else(eof)
     }

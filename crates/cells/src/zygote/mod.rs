@@ -17,10 +17,14 @@ use serde::{Deserialize, Serialize};
 pub(crate) use client::Zygote;
 pub use client::{ForkShimError, ZygoteCommand};
 
-use crate::frame;
+use crate::frame::{self, Versioned};
 use crate::shim::{self, ShimFds, ShimSpec};
 use crate::sys::{self, Forked};
 use cell_mounts::CellMounts;
+
+/// The version of the protocol between daemon and zygote, which are always of one build. A shim
+/// that is forked ahead of its cell will send its hello in this protocol.
+const VERSION: u64 = 2;
 
 #[derive(Debug, Serialize, Deserialize)]
 enum ZygoteRequest {
@@ -63,7 +67,7 @@ pub unsafe fn run() -> io::Result<()> {
     let stdin = io::stdin();
     let daemon = stdin.as_fd();
     let mut mounts = CellMounts::open()?;
-    while let Some((request, fds)) = frame::receive(daemon)? {
+    while let Some((request, fds)) = frame::receive_versioned(daemon, VERSION)? {
         let (reply, pidfd) = match request {
             ZygoteRequest::Prepare(hidden) => match mounts.prepare(&hidden) {
                 Ok(()) => (ZygoteReply::Prepared, None),
@@ -78,6 +82,10 @@ pub unsafe fn run() -> io::Result<()> {
             },
         };
         let pidfd: Vec<_> = pidfd.iter().map(AsFd::as_fd).collect();
+        let reply = Versioned {
+            version: VERSION,
+            message: reply,
+        };
         frame::send(daemon, &reply, &pidfd)?;
     }
     Ok(())

@@ -211,19 +211,36 @@ async fn corrupt_records_do_not_affect_other_cells() {
     })
     .await;
     let listed = test.cells.list();
-    let names: Vec<&str> = listed
-        .iter()
-        .map(|status| status.cell.name.as_str())
-        .collect();
-    assert_eq!(names, ["good"]);
+    let names = |unreadable: bool| -> Vec<&str> {
+        listed
+            .iter()
+            .filter(|status| status.unreadable.is_some() == unreadable)
+            .map(|status| status.cell.name.as_str())
+            .collect()
+    };
+    assert_eq!(names(false), ["good"]);
+    let bad: Vec<String> = (0..garbage.len()).map(|n| format!("bad{n}")).collect();
+    assert_eq!(names(true)[0], "a-file");
+    assert_eq!(names(true)[1..], bad);
     assert!(test.record("good", "x").run.is_running());
     let (how, said) = test.ended("good", "done").await;
     assert_eq!((how, said.as_str()), (ExitStatus::Exited(5), "kept\n"));
     test.says("good", "true").await;
     assert_eq!(test.events.ends_of("done").len(), 1);
-    // Unreadable records are kept.
+    // Unreadable records are kept until their cell is freed.
     assert!(test.state().join("cells/cells/bad1/cell.json").exists());
-    test.free("good").await;
+    for status in &listed {
+        test.free(status.cell.name.as_str()).await;
+    }
+    assert!(test.cells.list().is_empty());
+    let cells = test.state().join("cells");
+    assert_eq!(fs::read_dir(cells.join("cells")).unwrap().count(), 0);
+    let left = |directory: &str| -> Vec<_> {
+        let entries = fs::read_dir(cells.join(directory)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert_eq!(left("executables"), ["a-directory"]);
+    assert_eq!(left("logs"), ["a-file"]);
 }
 
 #[tokio::test]
@@ -251,17 +268,101 @@ async fn a_cell_with_a_corrupt_record_keeps_its_output_until_it_is_repaired() {
     let good = fs::read(&record).unwrap();
     test.without_engine(async |_| fs::write(&record, &good[..good.len() / 2]).unwrap())
         .await;
-    assert!(test.cells.list().is_empty());
-    let taken = test.cells.allocate(name("a"), CellSpec::default()).await;
-    assert!(
-        matches!(taken, Err(CellError::Unreadable { .. })),
-        "{taken:?}"
-    );
+    let reason = test.status("a").unreadable.unwrap();
+    assert!(reason.contains("cell.json is corrupt: EOF"), "{reason}");
+    let allocated = test.cells.allocate(name("a"), CellSpec::default()).await;
+    let error = allocated.unwrap_err();
+    assert!(matches!(error, CellError::Unreadable { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&reason), "{text}");
+    assert!(text.contains("mainstay cell free a"), "{text}");
+    for refused in [
+        test.start("a", "x", "true").await.map(drop),
+        test.stop("a", "x").await,
+        test.cells
+            .allocate(name("a/b"), CellSpec::default())
+            .await
+            .map(drop),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, CellError::Unreadable { .. }), "{error}");
+    }
     test.without_engine(async |_| fs::write(&record, &good).unwrap())
         .await;
     let (how, said) = test.ended("a", "x").await;
     assert_eq!((how, said.as_str()), (ExitStatus::Exited(0), "precious\n"));
     test.free_all().await;
+}
+
+/// Free kills what runs in it, and removes its cgroups, records and logs.
+#[tokio::test]
+async fn a_cell_with_an_unreadable_record_can_be_freed_and_allocated_again() {
+    on_every_kind("unreadable", async |mut test| {
+        let long = format!("{0}/{0}", "x".repeat(63));
+        test.allocate(&"x".repeat(63)).await;
+        for cell in ["a", "a/nested", &long] {
+            test.allocate(cell).await;
+            test.start(cell, "runs", "sleep 1000").await.unwrap();
+        }
+        let newer = br#"{"version":9,"later":true}"#;
+        test.without_engine(async |state| {
+            for entry in fs::read_dir(state.join("cells/cells")).unwrap() {
+                let record = entry.unwrap().path().join("cell.json");
+                fs::write(record, newer).unwrap();
+            }
+        })
+        .await;
+        let reason = test.status("a").unreadable.unwrap();
+        assert!(reason.contains("format version 9"), "{reason}");
+        assert!(test.status("a/nested").unreadable.is_some());
+        assert!(test.status("a").shim_pid.is_some());
+        // Its name cannot be derived from the name of its directory.
+        let taken = test.cells.allocate(name(&long), CellSpec::default()).await;
+        assert!(
+            matches!(taken, Err(CellError::Unreadable { .. })),
+            "{taken:?}"
+        );
+        test.free(&long).await;
+        test.free_all().await;
+        test.allocate("a").await;
+        assert_eq!(test.says("a", "echo again").await, "again\n");
+        test.free_all().await;
+    })
+    .await;
+}
+
+/// The state of an earlier build, as it was captured from that build.
+#[tokio::test]
+async fn the_state_of_earlier_builds_is_adopted() {
+    for format in ["unversioned", "v1"] {
+        let mut test = TestCells::new(&format!("format-{format}"));
+        test.without_engine(async |state| {
+            let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures");
+            let copied = Command::new("cp")
+                .arg("-r")
+                .args(["cells", "executables", "told"].map(|part| fixtures.join(format).join(part)))
+                .arg(state.join("cells"))
+                .status();
+            assert!(copied.unwrap().success());
+        })
+        .await;
+        let names: Vec<String> = test
+            .cells
+            .list()
+            .iter()
+            .map(|status| status.cell.name.to_string())
+            .collect();
+        assert_eq!(names, ["web", "web/worker"]);
+        assert_eq!(test.status("web").unreadable, None);
+        let job = test.record("web", "job");
+        assert_eq!((job.runs, job.earlier.len()), (2, 1));
+        let published = test.events.published();
+        assert_eq!(published, [], "all of it was published before");
+        // A new run continues the record.
+        test.start("web", "job", "true").await.unwrap();
+        assert_eq!(test.record("web", "job").runs, 3);
+        test.free_all().await;
+    }
 }
 
 #[tokio::test]
