@@ -196,7 +196,10 @@ fn workloads(status: &CellStatus) -> Vec<Workload> {
     let cell = Workload {
         id: name.clone(),
         pid: pid(status.shim_pid.unwrap_or(0)),
-        state: "SANDBOX_READY",
+        state: match status.unreadable {
+            None => "SANDBOX_READY",
+            Some(_) => "SANDBOX_NOTREADY",
+        },
         name,
         ..base.clone()
     };

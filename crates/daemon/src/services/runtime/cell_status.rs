@@ -21,10 +21,15 @@ pub fn tree(cells: &Cells, top: Option<&CellName>) -> Vec<CellStatus> {
         let shown = CellStatus {
             cell: Some(cell(&name, &status.cell.spec)),
             cgroup_v2: status.cgroup_v2,
-            allocated: Some(timestamp(status.cell.allocated)),
+            // Only the name is known of an unreadable cell.
+            allocated: status
+                .unreadable
+                .is_none()
+                .then(|| timestamp(status.cell.allocated)),
             executables: executables.collect(),
             children: Vec::new(),
             shim_pid: status.shim_pid.unwrap_or(0),
+            unreadable: status.unreadable.unwrap_or_default(),
         };
         place(&mut roots, &name, shown);
     }

@@ -86,6 +86,17 @@ fn rows(node: &str, status: &CellStatus, now: Timestamp) -> Vec<Vec<String>> {
         row
     };
     let nothing = || "-".to_owned();
+    if !status.unreadable.is_empty() {
+        return vec![row([
+            nothing(),
+            "unreadable".to_owned(),
+            nothing(),
+            nothing(),
+            nothing(),
+            // In the last column: the reason is long.
+            format!("({}; mainstay cell free {name})", status.unreadable),
+        ])];
+    }
     if status.executables.is_empty() {
         let age = age(status.allocated.as_ref(), now);
         return vec![row([
@@ -224,6 +235,25 @@ mod tests {
         n1    web/x/y  c           exited   -    SIGTERM     1m 0s   c --fast?[2J
         n1    web/x/y  d           exited   -    OOM-killed  1m 0s   d --fast?[2J
         n1    zoo      e           lost     -    -           0 s     e --fast?[2J
+        ");
+    }
+    #[test]
+    fn an_unreadable_cell_is_listed_with_the_reason_and_the_remedy() {
+        let unreadable = CellStatus {
+            unreadable: "record cells/web/cell.json is corrupt: EOF".to_owned(),
+            allocated: None,
+            ..cell("web", Vec::new(), Vec::new())
+        };
+        let answer = Answer {
+            node: "n1".to_owned(),
+            message: ListCellsResponse {
+                cells: vec![unreadable],
+            },
+        };
+        let shown = table(vec![answer], Timestamp::from_second(1090).unwrap());
+        insta::assert_snapshot!(shown, @r"
+        NODE  CELL  EXECUTABLE  STATE       PID  EXIT  AGE  COMMAND
+        n1    web   -           unreadable  -    -     -    (record cells/web/cell.json is corrupt: EOF; mainstay cell free web)
         ");
     }
 }
