@@ -1,15 +1,18 @@
-//! The text of log files: one record a line, `<RFC 3339 time> stdout|stderr F|P <text>`.
+//! The format of log files: one record per line, `<RFC 3339 time> stdout|stderr F|P <text>`.
 //!
-//! `F` ends a logical line, `P` says that the text goes on in the next record of the same stream.
-//! Usable alone: no files, no state. Parsing accepts every byte string and never fails; a line
-//! that is not of this format is a record without a time whose text is the whole line.
+//! This is the log format of CRI. A file is nothing but such lines: it has no header and no version,
+//! so that every log tool can read it, and the format does not change. `F` ends a logical line, `P`
+//! marks a partial one that continues in the next record of the same stream.
+//!
+//! Parsing accepts every byte string and never fails; a line of another format is a record without
+//! a time whose text is the whole line.
 
 use crate::Timestamp;
 
-/// The longest text written in one record; what is longer is cut into `P` pieces.
+/// The longest text of a record; longer text is split into partial records.
 pub const MAX_TEXT: usize = 16 * 1024;
 
-/// More than the longest prefix `parse_line` looks at before the text begins.
+/// An upper bound of the prefix before the text of a record.
 pub(crate) const MAX_HEADER: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,15 +42,15 @@ impl Stream {
 /// One line of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Absent when the line is damaged or not ours.
+    /// `None` if the line is corrupt or of another format.
     pub time: Option<Timestamp>,
     pub stream: Stream,
-    /// The text goes on in the next record of the same stream.
+    /// True if the text continues in the next record of the same stream.
     pub partial: bool,
     pub text: &'a [u8],
 }
 
-/// Reads one line, given without its newline.
+/// Parses one line without its newline.
 pub fn parse_line(line: &[u8]) -> Record<'_> {
     parse_strictly(line).unwrap_or(Record {
         time: None,
@@ -57,7 +60,7 @@ pub fn parse_line(line: &[u8]) -> Record<'_> {
     })
 }
 
-/// Reads one line that may still have its newline.
+/// Parses one line that may have its newline.
 pub(crate) fn parse_ended(line: &[u8]) -> Record<'_> {
     parse_line(line.strip_suffix(b"\n").unwrap_or(line))
 }
@@ -89,7 +92,7 @@ fn parse_strictly(line: &[u8]) -> Option<Record<'_>> {
 }
 
 fn cut_time(line: &[u8]) -> Option<(Timestamp, &[u8])> {
-    // Most lines are ours, whose times all have one width: no search for the space.
+    // Most lines are written here, with times of one width: no search for the space.
     if let Some((time, [b' ', rest @ ..])) = line.split_at_checked(Timestamp::TEXT_LEN)
         && let Some(time) = Timestamp::parse(time)
     {
@@ -99,8 +102,8 @@ fn cut_time(line: &[u8]) -> Option<(Timestamp, &[u8])> {
     Some((Timestamp::parse(time)?, rest))
 }
 
-/// The word before the first space, and what follows that space. The search is bounded because a
-/// header word is short, and a damaged line may be very long.
+/// Splits at the first space. The search is bounded, because a header word is short and a corrupt
+/// line may be very long.
 fn cut_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = line
         .iter()
@@ -109,7 +112,7 @@ fn cut_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..end], &line[end + 1..]))
 }
 
-/// Appends one record. `text` must hold no newline.
+/// Appends one record. `text` must not contain a newline.
 pub(crate) fn write_record(
     out: &mut Vec<u8>,
     time: Timestamp,
@@ -120,7 +123,7 @@ pub(crate) fn write_record(
     Header::new(time, stream).write(out, partial, text);
 }
 
-/// What stands before the text of every record of one time and stream, made once for all of them.
+/// The prefix of all records of one time and stream, formatted once.
 struct Header([u8; HEADER_LEN]);
 
 const HEADER_LEN: usize = Timestamp::TEXT_LEN + b" stdout F ".len();
@@ -142,7 +145,7 @@ impl Header {
         out.push(b'\n');
     }
 
-    /// A line that has its newline, copied together with it where it is short.
+    /// Writes a line with its newline, in one copy if it is short.
     fn write_ended(&mut self, out: &mut Vec<u8>, line: &[u8]) {
         if line.len() > MAX_TEXT {
             return self.write_pieces(out, &line[..line.len() - 1], false);
@@ -153,7 +156,7 @@ impl Header {
         out.extend_from_slice(line);
     }
 
-    /// A line without newlines, of any length.
+    /// Writes a line without newlines, of any length.
     fn write_pieces(&mut self, out: &mut Vec<u8>, text: &[u8], unfinished: bool) {
         let mut pieces = text.chunks(MAX_TEXT).peekable();
         if text.is_empty() {
@@ -166,8 +169,8 @@ impl Header {
     }
 }
 
-/// Appends a whole line as one record, or as several if it is long or holds newlines. With
-/// `unfinished` the last of them is partial too.
+/// Appends a line as one record, or as several if it is long or contains newlines. With
+/// `unfinished` the last record is partial too.
 pub(crate) fn write_line(
     out: &mut Vec<u8>,
     time: Timestamp,
@@ -184,7 +187,7 @@ pub(crate) fn write_line(
     header.write_pieces(out, &line[begin..], unfinished);
 }
 
-/// The length of the first line including its newline, or of everything if there is none.
+/// Returns the length of the first line with its newline, or of all bytes if there is none.
 pub(crate) fn line_len(bytes: &[u8]) -> usize {
     memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)
 }

@@ -1,10 +1,10 @@
-//! Reading from files at given offsets.
+//! Reads at given offsets of a file.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Reads until the buffer is full or the file ends; gives how much was read.
+/// Reads until the buffer is full or EOF; returns the number of bytes read.
 pub(crate) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -18,7 +18,7 @@ pub(crate) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Resu
     Ok(filled)
 }
 
-/// A length in memory as one in a file.
+/// Converts a length in memory to an offset in a file.
 pub(crate) fn as_u64(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }

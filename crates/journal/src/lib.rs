@@ -1,12 +1,12 @@
-//! Events and logs, kept on disk.
+//! Events and logs on disk.
 //!
-//! Two engines that know nothing of each other and nothing of gRPC: [`EventStore`] keeps ordered,
-//! resumable events in segment files; [`LogWriter`] and [`LogStore`] write and read CRI-format
-//! log files. Whatever writes is plain blocking code without a runtime, so that a tiny process
-//! can use it; the asynchronous faces hand every file access to blocking threads.
+//! Two engines that know neither each other nor gRPC: [`EventStore`] keeps ordered, resumable
+//! events in segment files; [`LogWriter`] and [`LogStore`] write and read CRI-format log files.
+//! Writers are plain blocking code without a runtime, so that the shim can use them; the async API
+//! hands every file access to blocking threads.
 //!
-//! This crate must never block an asynchronous worker on a file, and never fail to start because
-//! of what a crash left behind.
+//! This crate must never block an async worker on a file, and never fail to open because of what a
+//! crash left behind.
 
 pub mod cri;
 mod events;

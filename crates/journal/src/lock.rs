@@ -1,6 +1,6 @@
 //! A lock on a file or directory that one process holds at a time.
 //!
-//! The kernel takes it away when the process dies, however it dies.
+//! The kernel releases it when the process dies.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -9,7 +9,7 @@ use std::io;
 pub(crate) struct FileLock(File);
 
 impl FileLock {
-    /// `None` if someone else holds it.
+    /// Takes the lock; `None` if another process holds it.
     pub(crate) fn take(file: File) -> io::Result<Option<Self>> {
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
@@ -25,8 +25,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing alone is not enough: a child that is being started has a copy of the file until
-        // it executes its program, and the lock would live as long as that.
+        // Closing alone is not enough: a forked child has a copy of the file descriptor until it
+        // execs, and the lock would live as long as that.
         let _ = self.0.unlock();
     }
 }

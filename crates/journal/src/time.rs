@@ -1,7 +1,7 @@
-//! Moments in time as nanoseconds since the epoch, and their RFC 3339 text.
+//! Timestamps as nanoseconds since the epoch, and their RFC 3339 text.
 //!
 //! The text is written into every log line, so both directions are hand-written, work on bytes
-//! and never allocate. Parsing never panics: what is not a time is `None`.
+//! and never allocate. Parsing never panics; malformed text is `None`.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ impl Timestamp {
     /// The length of [`Timestamp::format`]'s text.
     pub const TEXT_LEN: usize = 30;
 
-    /// The machine's clock, held at the ends of the range if it is set beyond them.
+    /// Returns the time of the system clock, clamped to the range.
     pub fn now() -> Self {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => Self(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)),
@@ -102,7 +102,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Writes a number that is not negative and fits the digits there are.
+/// Writes a number that is not negative and fits the digits.
 fn put_digits(out: &mut [u8], value: i64) {
     // Dividing 32 bits is about twice as fast.
     let mut value = u32::try_from(value).unwrap_or(0);
@@ -120,7 +120,7 @@ fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// Nanoseconds of an optional `.123` and what follows it.
+/// Parses an optional `.123`; returns nanoseconds and the rest.
 fn parse_fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let Some(after_point) = text.strip_prefix(b".") else {
         return Some((0, text));

@@ -1,7 +1,7 @@
-//! The directory of segment files: naming, locking, and taking stock when a store is opened.
+//! The directory of segment files: names, lock, and the scan when a store is opened.
 //!
-//! Opening must never refuse because of what a crash or a failing disk left in a segment, and
-//! must never touch files it does not know.
+//! A segment that a crash or a failing disk left corrupt must never prevent opening, and unknown
+//! files must never be touched.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,17 +15,17 @@ use super::segment::{MAX_SEQ, Walk};
 use crate::Timestamp;
 use crate::lock::FileLock;
 
-/// Far above any size a segment of ours can reach: what lies beyond is not ours.
+/// Far above the size of any segment; bytes beyond are ignored.
 const MAX_SEGMENT_READ: u64 = 8 * 1024 * 1024;
 
-/// What is known of a segment without reading it.
+/// Summary of a segment, kept in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// The first sequence number it may hold; names the file.
+    /// The lowest sequence number it may contain; names the file.
     pub(super) first: u64,
     pub(super) events: u64,
     pub(super) newest: Option<Timestamp>,
-    /// The length of what may be read.
+    /// The length of the readable part.
     pub(super) bytes: u64,
 }
 
@@ -46,15 +46,15 @@ impl Segment {
     }
 }
 
-/// The segments found, and the number the next event gets.
+/// The result of a scan: the segments, and the number of the next event.
 #[derive(Debug)]
-pub(super) struct Stock {
+pub(super) struct Inventory {
     pub(super) segments: Vec<Segment>,
     pub(super) next_seq: u64,
     pub(super) last: Option<EventId>,
 }
 
-/// An event directory held by this process alone for as long as this value lives.
+/// An event directory locked by this process for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -92,8 +92,8 @@ impl Directory {
         self.path.join(format!("{first:020}.seg"))
     }
 
-    /// Makes a new, empty segment that is still there after a power cut. A file of that name can
-    /// only be one whose first record never became whole.
+    /// Creates an empty segment that survives power loss. An existing file of that name can only
+    /// be one without a complete record.
     pub(super) fn create_segment(&self, first: u64) -> io::Result<File> {
         let file = OpenOptions::new()
             .read(true)
@@ -113,29 +113,29 @@ impl Directory {
             .open(self.segment_path(first))
     }
 
-    /// Reads all segments and finds where to go on. Changes nothing, and refuses segments of a
-    /// newer format.
-    pub(super) fn take_stock(&self) -> Result<Stock, EventError> {
-        let mut stock = Stock {
+    /// Reads all segments and finds the end of the journal. Changes nothing, and refuses segments
+    /// of a newer format.
+    pub(super) fn scan(&self) -> Result<Inventory, EventError> {
+        let mut inventory = Inventory {
             segments: Vec::new(),
             next_seq: 1,
             last: None,
         };
-        // Numbers that readers may have seen at the end of the newest segment. Those of older
-        // ones lie below the name of the segment after them.
+        // Numbers that readers may have seen at the corrupt end of the newest segment. Those of
+        // older segments are below the name of the next one.
         let mut maybe_seen = 0;
         for (first, is_file) in self.named_segments()? {
             let counted = if is_file {
-                self.count_segment(first, &mut stock)?
+                self.count_segment(first, &mut inventory)?
             } else {
                 None
             };
-            // What cannot be read still takes up the name.
-            stock.next_seq = stock.next_seq.max(first + u64::from(counted.is_none()));
+            // An unreadable file still occupies its name.
+            inventory.next_seq = inventory.next_seq.max(first + u64::from(counted.is_none()));
             maybe_seen = counted.unwrap_or(0);
         }
-        stock.next_seq += maybe_seen;
-        Ok(stock)
+        inventory.next_seq += maybe_seen;
+        Ok(inventory)
     }
 
     fn named_segments(&self) -> Result<Vec<(u64, bool)>, EventError> {
@@ -156,9 +156,13 @@ impl Directory {
         Ok(found)
     }
 
-    /// Adds a segment to the stock. Gives how many events its damaged end may have held, or
-    /// nothing if the file cannot be read.
-    fn count_segment(&self, first: u64, stock: &mut Stock) -> Result<Option<u64>, EventError> {
+    /// Adds a segment to the inventory. Returns the number of events its corrupt end may have
+    /// contained; `None` if the file is unreadable.
+    fn count_segment(
+        &self,
+        first: u64,
+        inventory: &mut Inventory,
+    ) -> Result<Option<u64>, EventError> {
         let mut bytes = Vec::new();
         let read = File::open(self.segment_path(first))
             .and_then(|file| file.take(MAX_SEGMENT_READ).read_to_end(&mut bytes));
@@ -179,11 +183,11 @@ impl Directory {
         for event in walk.by_ref() {
             segment.events += 1;
             segment.newest = segment.newest.max(Some(event.id.time));
-            stock.next_seq = stock.next_seq.max(event.id.seq + 1);
-            stock.last = Some(event.id);
+            inventory.next_seq = inventory.next_seq.max(event.id.seq + 1);
+            inventory.last = Some(event.id);
         }
         segment.bytes = walk.good_end();
-        stock.segments.push(segment);
+        inventory.segments.push(segment);
         Ok(Some(walk.maybe_seen_after_end()))
     }
 }

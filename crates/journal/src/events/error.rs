@@ -1,4 +1,4 @@
-//! What can go wrong with events.
+//! Errors of the event store.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use super::event::EventId;
 use super::record::{MAX_KIND, MAX_PAYLOAD};
 
+/// The reason an operation on events failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    #[error("cannot open the event store in {}; the directory must exist or be creatable, and be writable", .path.display())]
+    #[error("cannot open the event store in {}; make sure that the directory is writable", .path.display())]
     Open { path: PathBuf, source: io::Error },
 
-    #[error("the event store in {} is in use by another process; stop that one first", .path.display())]
+    #[error("the event store in {} is locked by another process; stop that process first", .path.display())]
     Locked { path: PathBuf },
 
     #[error(
@@ -25,7 +26,7 @@ pub enum EventError {
         supported: u32,
     },
 
-    #[error("cannot write an event to {}; nothing published before is affected", .path.display())]
+    #[error("cannot write an event to {}; events published before are not affected", .path.display())]
     Write { path: PathBuf, source: io::Error },
 
     #[error("cannot flush events in {} to disk", .path.display())]
@@ -34,13 +35,15 @@ pub enum EventError {
     #[error("cannot read events from {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
 
-    #[error("an event kind of {len} bytes is too long; at most {MAX_KIND} are allowed")]
+    #[error("event kind of {len} bytes is too long; the maximum is {MAX_KIND}")]
     KindTooLong { len: usize },
 
-    #[error("an event payload of {len} bytes is too large; at most {MAX_PAYLOAD} are allowed")]
+    #[error("event payload of {len} bytes is too large; the maximum is {MAX_PAYLOAD}")]
     PayloadTooLarge { len: usize },
 
-    #[error("event {id} is not of this event store; subscribe from the kept events instead")]
+    #[error(
+        "event {id} is unknown to this event store; subscribe from the oldest kept event instead"
+    )]
     UnknownId { id: EventId },
 
     #[error("reading events was interrupted because the process is shutting down")]

@@ -1,4 +1,4 @@
-//! What an event is, what names it, and where a subscription may begin.
+//! Events, their ids, and the start of a subscription.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use bytes::Bytes;
 
 use crate::Timestamp;
 
-/// Names one event for good. The time tells apart two events of the same number, which can exist
-/// when the state was wiped or a power cut took events that were not yet flushed.
+/// The permanent id of an event. Two events can have the same number, when the state was wiped or
+/// power loss took unflushed events; their times differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventId {
     pub seq: u64,
     pub time: Timestamp,
 }
 
-/// The text is not 32 lower-case hexadecimal digits.
+/// The error of text that is not 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an event id; an event id is 32 lower-case hexadecimal digits")]
 pub struct InvalidEventId;
@@ -31,7 +31,7 @@ impl FromStr for EventId {
     type Err = InvalidEventId;
 
     fn from_str(text: &str) -> Result<Self, InvalidEventId> {
-        // `from_str_radix` alone would also take a sign or capitals.
+        // `from_str_radix` alone would also accept a sign or capitals.
         let strict = text.len() == 32
             && text
                 .bytes()
@@ -56,28 +56,28 @@ pub struct Event {
     pub payload: Bytes,
 }
 
-/// What a subscription hands out.
+/// An item of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     Event(Arc<Event>),
-    /// Events between the one before and the one after are no longer, or not readably, kept.
+    /// Events between the one before and the one after are dropped or unreadable.
     Missed {
         count: u64,
     },
 }
 
-/// Where a subscription begins.
+/// The start of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartAt {
-    /// With the next event published.
+    /// The next event published.
     Now,
-    /// With the oldest event kept.
+    /// The oldest event kept.
     All,
-    /// With the newest so many sequence numbers.
+    /// The newest `n` sequence numbers.
     Last(u64),
-    /// With the event after this one.
+    /// The event after this one.
     After(EventId),
-    /// With the first event that is not older, be it kept or yet to come; everything after it is
-    /// delivered whatever its time, because clocks are set back.
+    /// The first event that is not older, kept or future; all events after it are delivered
+    /// whatever their time, because clocks are set back.
     Since(Timestamp),
 }

@@ -2,12 +2,12 @@
 //!
 //! The header is the first record of a file, in the same encoding as events, with the sequence
 //! number 0 and the kind `mainstay.segment`. Its payload begins with the version (4 bytes,
-//! little-endian); what follows is ignored. No event has the number 0, so builds from before
-//! headers pass over it. A file without a header has version 1. Whatever a later version changes,
-//! its files begin with such a record.
+//! little-endian); further bytes are ignored. No event has the number 0, so builds from before
+//! headers skip it. A file without a header has version 1. The files of every later version begin
+//! with such a record too.
 
 use super::event::{Event, EventId};
-use super::record::{self, Decoded, Place};
+use super::record::{self, Decoded, Location};
 use crate::Timestamp;
 
 /// The newest version this build reads, and the one it writes.
@@ -39,7 +39,7 @@ pub(super) fn encode(out: &mut Vec<u8>, segment: u64, created: Timestamp) {
 pub(super) fn decode(bytes: &[u8], segment: u64) -> Option<Header> {
     match record::decode(bytes, beginning(segment)) {
         Decoded::Whole(event, len) => version(&event).map(|version| Header { version, len }),
-        Decoded::Torn | Decoded::Damaged { .. } => None,
+        Decoded::Torn | Decoded::Corrupt { .. } => None,
     }
 }
 
@@ -49,6 +49,6 @@ fn version(event: &Event) -> Option<u32> {
     Some(u32::from_le_bytes(*version))
 }
 
-fn beginning(segment: u64) -> Place {
-    Place { segment, offset: 0 }
+fn beginning(segment: u64) -> Location {
+    Location { segment, offset: 0 }
 }

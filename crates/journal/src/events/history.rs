@@ -1,7 +1,7 @@
 //! Reading events back from segment files.
 //!
-//! Blocking; called from blocking threads only. Damage and segments deleted meanwhile are not
-//! errors here: the caller sees from the numbers what is missing.
+//! Blocking; called from blocking threads only. Corruption and segments deleted meanwhile are not
+//! errors here: the caller detects missing events by their numbers.
 
 use std::fs::File;
 use std::io;
@@ -14,10 +14,10 @@ use super::record::MAX_RECORD;
 use super::segment::Walk;
 use crate::io::{as_u64, read_full};
 
-/// Holds any record whole.
+/// The size of a read, enough for any record.
 const BLOCK: usize = 2 * MAX_RECORD;
 
-/// Where in the files the event with this number or the first after it begins. Only spares work.
+/// The file offset of the event with this number or the first after it; only an optimisation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position {
     pub(super) seq: u64,
@@ -31,7 +31,7 @@ pub(super) struct Page {
     pub(super) next: Option<Position>,
 }
 
-/// Reads up to `max` events from `seq` on, at least one if there is any in the segments.
+/// Reads up to `max` events from `seq` on, at least one if the segments have any.
 pub(super) fn read_page(
     directory: &Directory,
     segments: &[Segment],
@@ -71,7 +71,7 @@ fn read_segment(file: &File, segment: &Segment, seq: u64, mut offset: u64, max: 
     let mut block = vec![0; BLOCK];
     while offset < segment.bytes && page.events.is_empty() {
         let wanted = usize::try_from(segment.bytes - offset).map_or(BLOCK, |left| left.min(BLOCK));
-        // A part of the disk that cannot be read is like damage: what it held is missing.
+        // An unreadable part of the disk counts as corruption: its events are missing.
         let Ok(len) = read_full(file, &mut block[..wanted], offset) else {
             return page;
         };

@@ -1,13 +1,11 @@
 //! Events: ordered, kept on disk, resumable.
 //!
 //! Events are appended to segment files and numbered without gaps. Memory holds only the newest
-//! of them and one small entry a segment; a subscriber is a cursor, so a slow one costs nothing.
-//! Nothing is ever lost silently: what a subscriber could not be given is reported as
-//! [`Delivery::Missed`].
+//! events and one small entry per segment; a subscriber is a cursor, so a slow one costs nothing.
+//! No loss is silent: events that cannot be delivered are reported as [`Delivery::Missed`].
 //!
-//! A killed process loses nothing it published. A power cut may take what was not yet flushed
-//! with [`EventStore::sync`]; should a number be used again after that, the time in the id tells
-//! the two events apart.
+//! A killed process loses nothing it published. Power loss may take events not yet flushed with
+//! [`EventStore::sync`]; if their numbers are reused, the ids differ by time.
 
 mod directory;
 mod error;

@@ -1,11 +1,11 @@
-//! One event as bytes in a segment file.
+//! The encoding of an event in a segment file.
 //!
 //! ```text
 //! marker 4 | body length 4 | checksum 4 | seq 8 | time 8 | kind length 2 | kind | payload
 //! ```
-//! Numbers are little-endian, the checksum is CRC-32 (IEEE). The checksum also covers where the record stands (segment and
-//! offset), so that a record carried inside another one's payload is never taken for a record
-//! when reading goes on after damage. Decoding accepts any bytes and never panics.
+//! Numbers are little-endian; the checksum is CRC-32 (IEEE). It also covers the location of the
+//! record (segment and offset), so that a record inside the payload of another is never mistaken
+//! for one when reading resumes after corruption. Decoding accepts any bytes and never panics.
 
 use bytes::Bytes;
 use crc32fast::Hasher;
@@ -22,9 +22,9 @@ const BODY_FIXED: usize = 18;
 pub(super) const MIN_RECORD: usize = PREFIX + BODY_FIXED;
 pub(super) const MAX_RECORD: usize = MIN_RECORD + MAX_KIND + MAX_PAYLOAD;
 
-/// Where a record begins; part of its checksum.
+/// The location of a record; part of its checksum.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) segment: u64,
     pub(super) offset: u64,
 }
@@ -35,12 +35,18 @@ pub(super) enum Decoded {
     Whole(Event, usize),
     /// The bytes end before the record does.
     Torn,
-    /// Not a record. `claimed` is its length if it at least looks like one.
-    Damaged { claimed: Option<usize> },
+    /// Not a record. `claimed` is its length if it has a valid prefix.
+    Corrupt { claimed: Option<usize> },
 }
 
-/// Appends the record. The caller has checked the sizes.
-pub(super) fn encode(out: &mut Vec<u8>, place: Place, id: EventId, kind: &str, payload: &[u8]) {
+/// Appends a record. The caller has checked the sizes.
+pub(super) fn encode(
+    out: &mut Vec<u8>,
+    location: Location,
+    id: EventId,
+    kind: &str,
+    payload: &[u8],
+) {
     let start = out.len();
     out.extend_from_slice(&MARKER);
     let body_len = u32::try_from(BODY_FIXED + kind.len() + payload.len()).unwrap_or(u32::MAX);
@@ -52,11 +58,11 @@ pub(super) fn encode(out: &mut Vec<u8>, place: Place, id: EventId, kind: &str, p
     out.extend_from_slice(&kind_len.to_le_bytes());
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(payload);
-    let sum = checksum(place, body_len, &out[start + PREFIX..]);
+    let sum = checksum(location, body_len, &out[start + PREFIX..]);
     out[start + 8..start + PREFIX].copy_from_slice(&sum.to_le_bytes());
 }
 
-pub(super) fn decode(bytes: &[u8], place: Place) -> Decoded {
+pub(super) fn decode(bytes: &[u8], location: Location) -> Decoded {
     let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
         let looks_right = bytes
             .iter()
@@ -65,24 +71,24 @@ pub(super) fn decode(bytes: &[u8], place: Place) -> Decoded {
         return if looks_right {
             Decoded::Torn
         } else {
-            Decoded::Damaged { claimed: None }
+            Decoded::Corrupt { claimed: None }
         };
     };
     let [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3] = *prefix;
     let body_len = u32::from_le_bytes([l0, l1, l2, l3]);
     let len = PREFIX + usize::try_from(body_len).unwrap_or(usize::MAX - PREFIX);
     if [m0, m1, m2, m3] != MARKER || !(MIN_RECORD..=MAX_RECORD).contains(&len) {
-        return Decoded::Damaged { claimed: None };
+        return Decoded::Corrupt { claimed: None };
     }
     let Some(body) = rest.get(..len - PREFIX) else {
         return Decoded::Torn;
     };
-    if checksum(place, body_len, body) != u32::from_le_bytes([c0, c1, c2, c3]) {
-        return Decoded::Damaged { claimed: Some(len) };
+    if checksum(location, body_len, body) != u32::from_le_bytes([c0, c1, c2, c3]) {
+        return Decoded::Corrupt { claimed: Some(len) };
     }
     match decode_body(body) {
         Some(event) => Decoded::Whole(event, len),
-        None => Decoded::Damaged { claimed: Some(len) },
+        None => Decoded::Corrupt { claimed: Some(len) },
     }
 }
 
@@ -101,10 +107,10 @@ fn decode_body(body: &[u8]) -> Option<Event> {
     })
 }
 
-fn checksum(place: Place, body_len: u32, body: &[u8]) -> u32 {
+fn checksum(location: Location, body_len: u32, body: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
-    hasher.update(&place.segment.to_le_bytes());
-    hasher.update(&place.offset.to_le_bytes());
+    hasher.update(&location.segment.to_le_bytes());
+    hasher.update(&location.offset.to_le_bytes());
     hasher.update(&body_len.to_le_bytes());
     hasher.update(body);
     hasher.finalize()

@@ -1,4 +1,4 @@
-//! How long events are kept, and which segments may go.
+//! Retention of events: which segments are deleted.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::Timestamp;
 
 const MIB: u64 = 1024 * 1024;
 
-/// What is kept at least, and what it may cost at most. Whole segments go, oldest first, and
-/// only while at least `min_events` newer events remain: when all of a segment is older than
-/// `min_age`, or when everything together is larger than `max_bytes`.
+/// Limits of retention. Whole segments are deleted, oldest first, while at least `min_events` newer
+/// events remain: when all events of a segment are older than `min_age`, or when all segments
+/// together exceed `max_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRetention {
     pub min_events: u64,
@@ -28,12 +28,12 @@ impl Default for EventRetention {
 }
 
 impl EventRetention {
-    /// The size at which a segment is full: small enough that dropping one changes little.
+    /// The maximum size of a segment, a fraction of the total.
     pub(super) fn segment_bytes(&self) -> u64 {
         (self.max_bytes / 16).clamp(4096, MIB)
     }
 
-    /// How many of the oldest segments are to go. The last one is being written and stays.
+    /// Returns the number of oldest segments to delete. The last one is being written and stays.
     pub(super) fn expired(&self, segments: &[Segment], now: Timestamp) -> usize {
         let min_age = i64::try_from(self.min_age.as_nanos()).unwrap_or(i64::MAX);
         let old = Timestamp::from_nanos(now.as_nanos().saturating_sub(min_age));

@@ -1,6 +1,6 @@
-//! The newest events, in memory, for the subscribers that keep up.
+//! The newest events in memory, for subscribers that keep up.
 //!
-//! Bounded in number and in bytes; holds a run of sequence numbers without gaps.
+//! Bounded in number and in bytes; its sequence numbers have no gaps.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Ring {
         usize::try_from(seq.checked_sub(first)?).ok()
     }
 
-    /// Up to `max` events from `seq` on; `None` if `seq` is not in here.
+    /// Returns up to `max` events from `seq` on; `None` if `seq` is not in the ring.
     pub(super) fn run_from(&self, seq: u64, max: usize) -> Option<Vec<Arc<Event>>> {
         let start = self
             .index_of(seq)

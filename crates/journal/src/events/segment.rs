@@ -1,30 +1,30 @@
-//! Walking the records of one segment's bytes, over damage if need be.
+//! Iteration over the records of a segment, skipping corruption.
 //!
 //! Works on bytes in memory only. It must never yield a record that was not written at exactly
-//! that place, nor yield records out of order.
+//! that offset, nor yield records out of order.
 
 use super::event::Event;
 use super::header;
-use super::record::{Decoded, MARKER, MIN_RECORD, Place, decode};
+use super::record::{Decoded, Location, MARKER, MIN_RECORD, decode};
 use crate::io::as_u64;
 
-/// Numbers from here on are taken for damage, so that counting never overflows.
+/// Numbers from here on count as corruption, so that counting never overflows.
 pub(super) const MAX_SEQ: u64 = 1 << 62;
 
-/// The records in a stretch of a segment, in order.
+/// The records in a part of a segment, in order.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     bytes: &'a [u8],
-    /// Where `bytes` begins in the file.
+    /// The offset of `bytes` in the file.
     base: u64,
     segment: u64,
-    /// Index in `bytes` of what is looked at next.
+    /// Index in `bytes` of the next record.
     at: usize,
     /// Index just after the last whole record.
     good_end: usize,
-    /// Records below this number are not taken: they would go back in order.
+    /// Records below this number are skipped: they would be out of order.
     floor: u64,
-    /// Whether more of the file may follow `bytes`.
+    /// True if more of the file may follow `bytes`.
     more_follows: bool,
 }
 
@@ -47,26 +47,26 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Offset in the file just after the last record yielded.
+    /// Returns the offset just after the last record yielded.
     pub(super) fn good_end(&self) -> u64 {
         self.base + as_u64(self.good_end)
     }
 
-    /// Offset in the file from which to go on with more bytes.
+    /// Returns the offset at which to continue with more bytes.
     pub(super) fn resume_at(&self) -> u64 {
         self.base + as_u64(self.at)
     }
 
     fn decode_here(&self) -> Decoded {
-        let place = Place {
+        let location = Location {
             segment: self.segment,
             offset: self.base + as_u64(self.at),
         };
-        decode(&self.bytes[self.at..], place)
+        decode(&self.bytes[self.at..], location)
     }
 
-    /// Goes to the next place where a record may begin.
-    fn skip_damage(&mut self) {
+    /// Advances to the next marker.
+    fn skip_corruption(&mut self) {
         let from = self.at + 1;
         let rest = &self.bytes[from.min(self.bytes.len())..];
         let found = rest
@@ -74,7 +74,7 @@ impl<'a> Walk<'a> {
             .position(|window| window == MARKER);
         self.at = match found {
             Some(offset) => from + offset,
-            // The beginning of a marker may be the last thing in these bytes.
+            // The bytes may end with the beginning of a marker.
             None if self.more_follows => {
                 self.bytes.len().saturating_sub(MARKER.len() - 1).max(from)
             }
@@ -83,25 +83,25 @@ impl<'a> Walk<'a> {
         .min(self.bytes.len());
     }
 
-    /// How many records the bytes after the last whole one may have held that readers had seen.
+    /// Returns the number of events after the last whole record that readers may have seen.
     ///
-    /// A record cut short was never shown to anyone. One of full length that no longer checks
-    /// may have been, and unrecognisable bytes may have been as many as fit.
+    /// A torn record was never delivered. One of full length with a wrong checksum may have been,
+    /// and unrecognisable bytes may have been as many records as fit.
     pub(super) fn maybe_seen_after_end(&self) -> u64 {
         let mut rest = &self.bytes[self.good_end..];
         let mut count = 0;
         loop {
-            let place = Place {
+            let location = Location {
                 segment: self.segment,
                 offset: u64::MAX,
             };
-            match decode(rest, place) {
+            match decode(rest, location) {
                 Decoded::Torn => return count,
-                Decoded::Whole(_, len) | Decoded::Damaged { claimed: Some(len) } => {
+                Decoded::Whole(_, len) | Decoded::Corrupt { claimed: Some(len) } => {
                     count += 1;
                     rest = &rest[len..];
                 }
-                Decoded::Damaged { claimed: None } => {
+                Decoded::Corrupt { claimed: None } => {
                     return count + as_u64(rest.len() / MIN_RECORD);
                 }
             }
@@ -115,7 +115,7 @@ impl Iterator for Walk<'_> {
     fn next(&mut self) -> Option<Event> {
         while self.at < self.bytes.len() {
             match self.decode_here() {
-                // Checked, but with a number it cannot have: passed over as a whole.
+                // A valid record with an impossible number is skipped as a whole.
                 Decoded::Whole(event, len) if !(self.floor..MAX_SEQ).contains(&event.id.seq) => {
                     self.at += len;
                 }
@@ -126,8 +126,8 @@ impl Iterator for Walk<'_> {
                     return Some(event);
                 }
                 Decoded::Torn if self.more_follows => return None,
-                // A damaged length also looks like a torn record: whole ones may stand behind.
-                Decoded::Torn | Decoded::Damaged { .. } => self.skip_damage(),
+                // A corrupt length also looks like a torn record: whole ones may follow.
+                Decoded::Torn | Decoded::Corrupt { .. } => self.skip_corruption(),
             }
         }
         None
@@ -142,16 +142,16 @@ mod tests {
     use crate::Timestamp;
 
     fn append(bytes: &mut Vec<u8>, seq: u64, payload: &[u8]) {
-        let place = Place {
+        let location = Location {
             segment: 1,
             offset: as_u64(bytes.len()),
         };
         let time = Timestamp::from_nanos(7);
-        encode(bytes, place, EventId { seq, time }, "kind", payload);
+        encode(bytes, location, EventId { seq, time }, "kind", payload);
     }
 
     #[test]
-    fn a_whole_record_with_an_impossible_number_hides_nothing_behind_it() {
+    fn records_after_one_with_an_impossible_number_are_read() {
         let mut bytes = Vec::new();
         for seq in [1, MAX_SEQ, u64::MAX, 2, 1, 3] {
             append(&mut bytes, seq, b"payload");
@@ -163,11 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_passed_over_is_not_searched_for_others() {
+    fn a_skipped_record_is_not_searched_for_others() {
         let mut bytes = Vec::new();
         append(&mut bytes, 5, b"");
-        // Right for the very place it gets inside the payload of the other.
-        let place = Place {
+        // Valid for the location it gets inside the payload of the other.
+        let location = Location {
             segment: 1,
             offset: as_u64(bytes.len() + MIN_RECORD + "kind".len()),
         };
@@ -176,7 +176,7 @@ mod tests {
             time: Timestamp::from_nanos(7),
         };
         let mut inner = Vec::new();
-        encode(&mut inner, place, id, "kind", b"");
+        encode(&mut inner, location, id, "kind", b"");
         append(&mut bytes, 4, &inner);
         let walk = Walk::new(1, 0, &bytes, false);
         assert_eq!(walk.map(|event| event.id.seq).collect::<Vec<_>>(), [5]);

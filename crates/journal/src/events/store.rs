@@ -1,7 +1,7 @@
-//! The event store: publishing, retention, and where subscriptions begin.
+//! The event store: publishing, retention, and the start of subscriptions.
 //!
-//! Two locks: the writer's is held while a record is written, the view's only to look at or
-//! change memory, so that subscribers never wait for a disk.
+//! Two locks: the writer's is held while a record is written, the view's only to read or change
+//! memory, so that subscribers never wait for the disk.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::subscription::{Start, Subscription};
 use super::writer::Writer;
 use crate::Timestamp;
 
-/// Events of one directory. Cheap to clone; all clones are the same store.
+/// The events of one directory. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]
 pub struct EventStore(Arc<Inner>);
 
@@ -31,11 +31,11 @@ struct Inner {
     retention: Mutex<EventRetention>,
     writer: Mutex<Writer>,
     view: Mutex<View>,
-    /// The newest sequence number given out.
+    /// The newest sequence number published.
     head: watch::Sender<u64>,
 }
 
-/// What readers may see.
+/// The state visible to readers.
 #[derive(Debug)]
 struct View {
     ring: Ring,
@@ -44,23 +44,23 @@ struct View {
     last: Option<EventId>,
 }
 
-/// Where the events from some number on are found.
+/// The events from some number on, or the segments to read them from.
 pub(super) enum Found {
     InMemory(Vec<Arc<Event>>),
     OnDisk(Vec<Segment>),
 }
 
 impl EventStore {
-    /// Opens or makes the store in `dir` and holds it for this process. Blocks on the disk.
+    /// Opens or creates the store in `dir` and locks it. Blocks on the disk.
     pub fn open(dir: &Path, retention: EventRetention) -> Result<Self, EventError> {
         let directory = Directory::lock(dir)?;
-        let mut stock = directory.take_stock()?;
-        let writer = Writer::open(&directory, &mut stock, retention.segment_bytes())?;
-        let (head, _) = watch::channel(stock.next_seq - 1);
+        let mut inventory = directory.scan()?;
+        let writer = Writer::open(&directory, &mut inventory, retention.segment_bytes())?;
+        let (head, _) = watch::channel(inventory.next_seq - 1);
         let view = View {
             ring: Ring::default(),
-            segments: stock.segments,
-            last: stock.last,
+            segments: inventory.segments,
+            last: inventory.last,
         };
         let store = Self(Arc::new(Inner {
             directory,
@@ -73,8 +73,8 @@ impl EventStore {
         Ok(store)
     }
 
-    /// Appends an event. When this returns, the event is visible to every subscriber and outlives
-    /// this process; [`EventStore::sync`] makes it outlive a power cut. Blocks on the disk.
+    /// Publishes an event. On return the event is visible to every subscriber and survives the
+    /// death of this process; after [`EventStore::sync`] it survives power loss. Blocks on the disk.
     pub fn publish(&self, kind: &str, payload: &[u8]) -> Result<Arc<Event>, EventError> {
         if kind.len() > MAX_KIND {
             return Err(EventError::KindTooLong { len: kind.len() });
@@ -106,12 +106,12 @@ impl EventStore {
             segment.add(id.time, end);
         }
         drop(view);
-        // Still under the writer's lock, so that the head never goes back.
+        // Still under the writer's lock, so that the head never decreases.
         self.0.head.send_replace(id.seq);
         Ok(event)
     }
 
-    /// Flushes everything published so far to disk. Blocks, but holds up nobody else.
+    /// Flushes all events published so far to disk. Blocks, without blocking other calls.
     pub fn sync(&self) -> Result<(), EventError> {
         let file = lock(&self.0.writer).file();
         file.sync_data().map_err(|source| EventError::Sync {
@@ -120,20 +120,20 @@ impl EventStore {
         })
     }
 
-    /// Changes what is kept, at once. Deletes files if less is to be kept.
+    /// Changes the retention; deletes segments at once if less is to be kept.
     pub fn set_retention(&self, retention: EventRetention) {
         *lock(&self.0.retention) = retention;
         let _writer = lock(&self.0.writer);
         self.drop_expired(&retention);
     }
 
-    /// The newest event.
+    /// Returns the id of the newest event.
     pub fn last(&self) -> Option<EventId> {
         self.view().last
     }
 
-    /// Begins a subscription. [`StartAt::After`] an event no longer in memory reads that event
-    /// back from disk to be sure it is the same one; all else is done in memory.
+    /// Starts a subscription. [`StartAt::After`] an event no longer in memory reads that event from
+    /// disk to compare its id; everything else happens in memory.
     pub fn subscribe(&self, from: StartAt) -> Result<Subscription, EventError> {
         let head = self.0.head.subscribe();
         let newest = *head.borrow();
@@ -167,7 +167,7 @@ impl EventStore {
         ))
     }
 
-    /// An id that has the right number but another time is from before the state was wiped.
+    /// Refuses an id whose number exists with another time: it is from before the state was wiped.
     fn check_known(&self, id: EventId, newest: u64, oldest: u64) -> Result<(), EventError> {
         let unknown = EventError::UnknownId { id };
         if id.seq == 0 || id.seq > newest {
@@ -186,7 +186,7 @@ impl EventStore {
         }
     }
 
-    /// Where to begin to look for the first event that is not older.
+    /// Returns the first number of the segment with the first event that is not older.
     fn first_segment_since(&self, time: Timestamp) -> Option<u64> {
         let view = self.view();
         let recent = |segment: &&Segment| segment.newest.is_some_and(|newest| newest >= time);
@@ -215,14 +215,14 @@ impl EventStore {
         Ok((page.events, page.next))
     }
 
-    /// Called with the writer locked, or before anyone else has the store.
+    /// Deletes expired segments. Called with the writer locked, or before the store is shared.
     fn drop_expired(&self, retention: &EventRetention) {
         let mut view = self.view();
         let count = retention.expired(&view.segments, Timestamp::now());
         let expired: Vec<Segment> = view.segments.drain(..count).collect();
         drop(view);
         for segment in expired {
-            // A file that stays behind is found and dropped again when the store is next opened.
+            // A file that cannot be removed is found again when the store is next opened.
             let _ = fs::remove_file(self.0.directory.segment_path(segment.first));
         }
     }

@@ -1,7 +1,7 @@
 //! A subscription: a cursor into the events.
 //!
-//! No task and no buffer stand behind it; it may be dropped, or its futures abandoned, at any
-//! moment without losing an event. It must never wait on a disk itself.
+//! It has no task and no buffer; it may be dropped, and its futures cancelled, at any moment
+//! without losing an event. It must never block on the disk itself.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::history::Position;
 use super::store::{EventStore, Found};
 use crate::Timestamp;
 
-/// Where a subscription begins, worked out.
+/// The resolved start of a subscription.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     pub(super) seq: u64,
     /// The newest number when the subscription was made.
     pub(super) kept_end: u64,
-    /// Events are held back until one is not older than this.
+    /// Events are skipped until one is not older than this.
     pub(super) since: Option<Timestamp>,
 }
 
@@ -47,12 +47,12 @@ impl Subscription {
         }
     }
 
-    /// Up to `max` events in publish order; waits until there is at least one delivery.
+    /// Returns up to `max` deliveries in publish order; waits for the first.
     pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Delivery>, EventError> {
         loop {
             let newest = *self.head.borrow_and_update();
             if self.next > newest {
-                // The store, which holds the other end, lives as long as this does.
+                // Cannot fail: `store` keeps the sender alive.
                 self.head
                     .changed()
                     .await
@@ -78,8 +78,8 @@ impl Subscription {
         Ok(None)
     }
 
-    /// Moves on by at least one number, to `end` at most. The result is empty if all of it was
-    /// held back.
+    /// Advances by at least one number, to `end` at most. The result is empty if all events were
+    /// skipped.
     async fn fetch(&mut self, max: usize, end: u64) -> Result<Vec<Delivery>, EventError> {
         let (seq, max) = (self.next, max.max(1));
         let (events, position) = match self.store.find(seq, max) {

@@ -1,42 +1,42 @@
-//! The one place that appends to segment files.
+//! The writer of segment files.
 //!
-//! Plain blocking code. A record is either wholly in the file or, after a failed write, cut off
-//! again; readers are told of it only after that.
+//! Plain blocking code. A record is either complete in the file or, after a failed write, truncated
+//! again; readers see it only after that.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::directory::{Directory, Segment, Stock};
+use super::directory::{Directory, Inventory, Segment};
 use super::error::EventError;
 use super::event::EventId;
 use super::header;
-use super::record::{Place, encode};
+use super::record::{Location, encode};
 use crate::Timestamp;
 use crate::io::as_u64;
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Shared so that flushing to disk does not hold up publishing.
+    /// Shared, so that flushing to disk does not block publishing.
     file: Arc<File>,
     path: PathBuf,
     segment: u64,
     offset: u64,
     next_seq: u64,
-    /// A failed write could not be cut off again: the segment must not be written any more.
+    /// True if a failed write could not be truncated: the segment must not be appended to.
     torn: bool,
     buffer: Vec<u8>,
 }
 
 impl Writer {
-    /// Goes on in the newest segment, without the torn end a crash may have left, or in a new one.
+    /// Continues the newest segment, without the torn end a crash may have left, or a new one.
     pub(super) fn open(
         directory: &Directory,
-        stock: &mut Stock,
+        inventory: &mut Inventory,
         segment_bytes: u64,
     ) -> Result<Self, EventError> {
-        let newest = stock
+        let newest = inventory
             .segments
             .last()
             .filter(|segment| segment.bytes < segment_bytes);
@@ -50,11 +50,13 @@ impl Writer {
             None => {
                 let path = directory.path().to_owned();
                 let file = directory
-                    .create_segment(stock.next_seq)
+                    .create_segment(inventory.next_seq)
                     .map_err(|source| EventError::Open { path, source })?;
-                let segment = Segment::empty(stock.next_seq);
-                stock.segments.retain(|known| known.first != segment.first);
-                stock.segments.push(segment);
+                let segment = Segment::empty(inventory.next_seq);
+                inventory
+                    .segments
+                    .retain(|known| known.first != segment.first);
+                inventory.segments.push(segment);
                 (file, segment)
             }
         };
@@ -63,7 +65,7 @@ impl Writer {
             path: directory.segment_path(segment.first),
             segment: segment.first,
             offset: segment.bytes,
-            next_seq: stock.next_seq,
+            next_seq: inventory.next_seq,
             torn: false,
             buffer: Vec::new(),
         })
@@ -77,7 +79,7 @@ impl Writer {
         self.torn || (self.offset > 0 && self.offset + as_u64(record_bytes) > segment_bytes)
     }
 
-    /// Leaves the present segment, flushed to disk, for a new one.
+    /// Flushes the current segment to disk and starts a new one.
     pub(super) fn start_segment(&mut self, directory: &Directory) -> Result<Segment, EventError> {
         self.file.sync_data().map_err(|source| EventError::Sync {
             path: self.path.clone(),
@@ -98,7 +100,7 @@ impl Writer {
         Ok(Segment::empty(self.segment))
     }
 
-    /// Writes one record; gives its id and the offset after it.
+    /// Writes one record; returns its id and the offset after it.
     pub(super) fn append(
         &mut self,
         kind: &str,
@@ -109,17 +111,17 @@ impl Writer {
             time: Timestamp::now(),
         };
         self.buffer.clear();
-        // With the first event and not before: older builds would count a header that stands
-        // alone in a file as an event lost.
+        // Together with the first event: older builds would count a header without events as a
+        // lost event.
         if self.offset == 0 {
             header::encode(&mut self.buffer, self.segment, id.time);
         }
-        let place = Place {
+        let location = Location {
             segment: self.segment,
             offset: self.offset + as_u64(self.buffer.len()),
         };
-        encode(&mut self.buffer, place, id, kind, payload);
-        // One system call unless the kernel takes only a part.
+        encode(&mut self.buffer, location, id, kind, payload);
+        // One system call unless the kernel writes only a part.
         if let Err(source) = self.file.write_all_at(&self.buffer, self.offset) {
             self.torn = self.file.set_len(self.offset).is_err();
             return Err(EventError::Write {

@@ -1,7 +1,7 @@
-//! Finding a time in a file whose times do not go back.
+//! Binary search for a time in a file whose times do not decrease.
 //!
-//! Lines without a time are stepped over. In a file that breaks the rule the answer is some line,
-//! never a failure.
+//! Lines without a time are skipped. In a file that breaks the rule the result is some line, never
+//! an error.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::lines::{BLOCK, Lines};
 use crate::Timestamp;
 use crate::io::as_u64;
 
-/// Where the first record begins whose time `reached` accepts; the end of the file if none does.
+/// Returns the offset of the first record whose time `reached` accepts; the end if none does.
 /// `reached` must stay true for later times once it is.
 pub(super) fn find(lines: &mut Lines<'_>, reached: impl Fn(Timestamp) -> bool) -> io::Result<u64> {
     // Every record that begins before `low` is too early; `best` is the first one known not to

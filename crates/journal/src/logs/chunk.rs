@@ -1,9 +1,9 @@
-//! A stretch of a log as it was read: many records in one buffer.
+//! A chunk of a log: many records in one buffer.
 
 use crate::Timestamp;
 use crate::cri::{Record, Stream, line_len, parse_line};
 
-/// Records in the order of the file. Reading them allocates nothing.
+/// Records in the order of the file. Iterating over them allocates nothing.
 #[derive(Debug)]
 pub struct LogChunk {
     bytes: Vec<u8>,
@@ -11,14 +11,14 @@ pub struct LogChunk {
     missed: bool,
 }
 
-/// How the bytes of a chunk are to be read.
+/// The structure of a chunk's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Whole lines; the newline of the last one may be missing.
     Lines,
     /// The beginning of a line too long for one chunk.
     LongLineStart,
-    /// More of such a line.
+    /// A continuation of such a line.
     LongLineMore {
         time: Option<Timestamp>,
         stream: Stream,
@@ -35,8 +35,7 @@ impl LogChunk {
         }
     }
 
-    /// Files of the log were deleted before this reader came to them: lines are missing before
-    /// the first of this chunk.
+    /// True if files were deleted before they were read: lines are missing before this chunk.
     pub fn missed(&self) -> bool {
         self.missed
     }
@@ -73,12 +72,11 @@ impl LogChunk {
         })
     }
 
-    /// The text of all records: partial ones joined to those that follow in the same stream, and
-    /// a newline after each whole line. A line that is not finished in this chunk comes last and
-    /// without a newline.
+    /// Appends the text of all records: partial ones joined with those that follow in the same
+    /// stream, and a newline after each whole line. An unfinished line comes last, without a newline.
     pub fn append_text(&self, out: &mut Vec<u8>) {
         out.reserve(self.bytes.len());
-        // Only used while one stream's line is unfinished and the other stream speaks.
+        // Only used while one stream's line is unfinished and the other stream has lines.
         let mut waiting: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
         for record in self.records() {
             let begun = &mut waiting[record.stream.index()];

@@ -1,7 +1,7 @@
 //! The directory of one log: names, generations, the lock.
 //!
 //! Everything is opened relative to the directory and without following symbolic links, so that
-//! no name leads out of it, and a directory put in its place later is not taken for it.
+//! no name leads out of it, and a directory that replaces it is not mistaken for it.
 
 use std::ffi::CStr;
 use std::fs::{DirBuilder, File};
@@ -78,7 +78,7 @@ impl LogDirectory {
         &self.name
     }
 
-    /// Makes the caller the one writer for as long as the lock lives.
+    /// Locks the log for its one writer.
     pub(super) fn lock(&self) -> Result<FileLock, LogError> {
         self.open_at(".", OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(Into::into)
@@ -92,12 +92,12 @@ impl LogDirectory {
             })
     }
 
-    /// All generations, oldest first.
+    /// Returns all generations, oldest first.
     pub(super) fn generations(&self) -> io::Result<Vec<u64>> {
         let mut found = Vec::new();
         for entry in Dir::read_from(&self.fd)? {
             let entry = entry?;
-            // Some file systems do not say what an entry is.
+            // Some file systems do not report the type of an entry.
             let may_be_file =
                 matches!(entry.file_type(), FileType::RegularFile | FileType::Unknown);
             found.extend(parse_file_name(entry.file_name()).filter(|_| may_be_file));
@@ -160,6 +160,6 @@ fn file_name(generation: u64) -> String {
 fn parse_file_name(name: &CStr) -> Option<u64> {
     let name = name.to_str().ok()?;
     let generation = name.strip_suffix(".log")?.parse().ok()?;
-    // Only what we would write ourselves: no sign, no other width.
+    // Only names as written here: no sign, no other width.
     (generation < u64::MAX && file_name(generation) == name).then_some(generation)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with logs.
+//! Errors of logs.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub enum LogError {
     #[error("log {log:?} not found")]
     NotFound { log: String },
 
-    #[error("log {log:?} is being written by another process; stop that one first")]
+    #[error("log {log:?} is locked by another process that writes it; stop that process first")]
     Locked { log: String },
 
     #[error("cannot open {}", .path.display())]

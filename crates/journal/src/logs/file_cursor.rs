@@ -1,7 +1,6 @@
 //! Reading one file of a log forwards.
 //!
-//! Delivers whole lines only, except of a line too long to be held in memory, and never delivers
-//! anything twice.
+//! Delivers whole lines only, except of a line too long for memory, and nothing twice.
 
 use std::fs::File;
 use std::io;
@@ -35,11 +34,11 @@ struct LongLine {
     wanted: bool,
 }
 
-/// How far a file may be read now.
+/// The part of a file that may be read now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) end: u64,
-    /// Nothing will be added, so a line without a newline is as good as ended.
+    /// True if nothing will be appended, so that a last line without a newline is complete.
     pub(super) complete: bool,
 }
 
@@ -65,7 +64,7 @@ impl FileCursor {
         Ok(self.file.metadata()?.nlink() == 0)
     }
 
-    /// Goes back to the beginning if the file has become shorter than what was read of it.
+    /// Rewinds if the file was truncated below the current offset.
     pub(super) fn rewind_if_cut(&mut self) -> io::Result<bool> {
         let cut = self.size()? < self.offset;
         if cut {
@@ -75,12 +74,12 @@ impl FileCursor {
         Ok(cut)
     }
 
-    /// Nothing more of this file is wanted, whatever is added.
+    /// True if nothing that may be appended to this file is wanted.
     pub(super) fn is_over(&self) -> bool {
         self.window.passed()
     }
 
-    /// Some more lines; `None` when there is nothing more to deliver in this extent.
+    /// Returns more lines; `None` at the end of this extent.
     pub(super) fn read(&mut self, extent: Extent) -> io::Result<Option<Stretch>> {
         while self.offset < extent.end && !self.window.passed() {
             let stretch = match self.long_line {

@@ -1,4 +1,4 @@
-//! What the last lines of a file say to whoever writes on.
+//! The end of a file, for the writer that continues it.
 
 use std::fs::File;
 use std::io;
@@ -12,12 +12,12 @@ use crate::io::{as_u64, read_full};
 pub(super) struct FileEnd {
     pub(super) last_time: Option<Timestamp>,
     newline_missing: bool,
-    /// By stream: the last record was partial, so the next one would be joined to it.
+    /// By stream: true if the last record is partial, so that the next one would continue it.
     unfinished: [bool; 2],
 }
 
 impl FileEnd {
-    /// Looks at the last block of the file.
+    /// Reads the last block of the file.
     pub(super) fn read(file: &File, file_bytes: u64) -> io::Result<Self> {
         let start = file_bytes.saturating_sub(as_u64(BLOCK));
         let mut block = vec![0; usize::try_from(file_bytes - start).unwrap_or(BLOCK)];
@@ -42,7 +42,7 @@ impl FileEnd {
         Ok(end)
     }
 
-    /// What to append so that the next record stands alone: nothing if the file ends well.
+    /// Returns the bytes to append so that the next record is separate; none if the file ends well.
     pub(super) fn repair(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.newline_missing {

@@ -1,4 +1,4 @@
-//! The files of a log, whoever writes them: numbered by generation, the newest last.
+//! The files of a log, own or foreign: numbered by generation, the newest last.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use super::foreign::ForeignLog;
 
 #[derive(Debug)]
 pub(super) enum Files {
-    /// Written by us: never renamed, and deleted only when old.
+    /// Written by [`LogWriter`](super::LogWriter): never renamed, deleted only when old.
     Own(LogDirectory),
     /// Written by another program.
     Foreign(ForeignLog),
@@ -22,7 +22,7 @@ impl Files {
         }
     }
 
-    /// All generations, oldest first.
+    /// Returns all generations, oldest first.
     pub(super) fn generations(&mut self) -> io::Result<Vec<u64>> {
         match self {
             Self::Own(directory) => directory.generations(),
@@ -38,8 +38,7 @@ impl Files {
         }
     }
 
-    /// Nothing follows a file of another's that was deleted without a successor, and one that
-    /// became shorter was begun anew.
+    /// True if files may be truncated, which restarts them, or deleted without a successor.
     pub(super) fn may_be_cut(&self) -> bool {
         matches!(self, Self::Foreign(_))
     }

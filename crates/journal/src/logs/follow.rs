@@ -1,7 +1,7 @@
-//! Waking those who follow logs when something is written.
+//! Wake-ups of log followers when lines are written.
 //!
 //! One inotify instance serves all followers (the kernel allows a user only 128), with one watch
-//! a log however many follow it. A single thread reads it, only while anything is followed.
+//! per log. A single thread reads it while anything is followed.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use std::thread;
 use inotify::{Event, EventMask, Inotify, WatchDescriptor, WatchMask, Watches};
 use tokio::sync::watch;
 
-/// Room for many events with short names in one read.
+/// The size of a read, enough for many events with short names.
 const EVENT_BUFFER: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
@@ -34,12 +34,12 @@ pub(super) struct Follower {
     changes: watch::Receiver<()>,
 }
 
-/// The log that was followed is no more.
+/// The error of following a log that was deleted.
 #[derive(Debug)]
 pub(super) struct Gone;
 
 impl Follower {
-    /// Says that everything written up to now is about to be read.
+    /// Marks everything written up to now as read.
     pub(super) fn mark_seen(&mut self) {
         self.changes.mark_unchanged();
     }
@@ -66,8 +66,8 @@ impl Followers {
         }))
     }
 
-    /// Begins to follow what is in a directory, below the root or, with an absolute path, anywhere
-    /// else; whatever is written after this wakes the follower.
+    /// Starts to follow a directory, below the root or at an absolute path; every write after this
+    /// wakes the follower.
     pub(super) fn join(&self, log: &Path) -> io::Result<Follower> {
         let mut guard = self.lock();
         let (descriptor, changes) = match &mut *guard {
@@ -91,7 +91,7 @@ impl Followers {
         })
     }
 
-    /// The thread. It is woken for the last time when the last watch is taken away.
+    /// The loop of the thread. The removal of the last watch wakes it for the last time.
     fn wake_until_unused(&self, mut inotify: Inotify) {
         let mut buffer = [0; EVENT_BUFFER];
         loop {
@@ -106,7 +106,7 @@ impl Followers {
                 (None, _) => true,
             };
             if unused {
-                // Both hold the instance open. It must be closed before another can be made, so
+                // Both hold the instance open. It must be closed before another is created, so
                 // that there is never more than one.
                 *guard = None;
                 drop(inotify);
@@ -123,7 +123,7 @@ impl Followers {
     }
 }
 
-/// Exists while anything is followed, and the thread with it.
+/// The inotify instance and its thread, while anything is followed.
 struct Watching {
     watches: Watches,
     /// Watched to learn that a log's directory was deleted: followers have files in it open,
@@ -169,7 +169,7 @@ impl Watching {
         Ok((descriptor, watched.changes.subscribe()))
     }
 
-    /// Gives the same descriptor again for a directory that is already watched.
+    /// Adds a watch; returns the same watch descriptor for a directory that is already watched.
     fn watch(&mut self, root: &Path, log: &Path) -> io::Result<WatchDescriptor> {
         let written = WatchMask::MODIFY | WatchMask::CREATE | WatchMask::DELETE;
         let written = written | WatchMask::ONLYDIR | WatchMask::DONT_FOLLOW;
@@ -188,7 +188,7 @@ impl Watching {
 
     fn forget(&mut self, descriptor: &WatchDescriptor) {
         self.logs.remove(descriptor);
-        // Fails if the kernel has taken the watch away itself.
+        // Fails if the kernel has removed the watch itself.
         let _ = self.watches.remove(descriptor.clone());
     }
 
@@ -208,8 +208,8 @@ impl Watching {
         }
     }
 
-    /// A directory of that name was deleted, but since then another may have been made and
-    /// followed.
+    /// Handles the deletion of a directory; another of that name may have been created and
+    /// followed since.
     fn forget_deleted(&mut self, root: &Path, name: &Path) {
         let present = self.watch(root, name).ok();
         let deleted: Vec<_> = self

@@ -1,9 +1,9 @@
-//! A log that another program writes: one file, which may be renamed and begun anew.
+//! A log that another program writes: one file, which may be renamed and recreated.
 //!
 //! A kubelet rotates `0.log` by renaming it to `0.log.20260301-120000`, and compresses the older
-//! ones. What is still readable is one log here: each file keeps the number it was first seen with.
-//! Nothing is ever written, and the last part of the path is never a link: whoever may read logs must
-//! not be led to other files.
+//! ones. The readable files are one log here: each keeps the number it was first seen with. Nothing
+//! is ever written, and the last component of the path is never followed as a symbolic link: the
+//! permission to read logs must not open other files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::error::LogError;
 
-/// Rotation may come between finding a file and opening it, but hardly so often in a row.
+/// The number of attempts to open a file that is rotated meanwhile.
 const ATTEMPTS: usize = 5;
 
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(super) struct ForeignLog {
     seen: Vec<Seen>,
 }
 
-/// A file as it was seen last. An inode alone does not tell: it is used again when a file is gone.
-/// But a name only changes once, when the file that is written becomes a rotated one.
+/// Identity of a file. The inode alone is not enough, because it is reused after a deletion; but a
+/// name changes only once, when the current file is rotated.
 #[derive(Debug)]
 struct Seen {
     inode: u64,
@@ -50,7 +50,7 @@ impl ForeignLog {
         let (Some(parent), Some(file_name)) = (path.parent(), path.file_name()) else {
             return Err(not_found());
         };
-        // Logs of pods may lie behind links; what is watched and read is the place itself.
+        // Logs of pods may be behind symbolic links; the resolved directory is watched and read.
         let directory = parent.canonicalize().map_err(open_error)?;
         let mut log = Self {
             name: name(),
@@ -67,20 +67,20 @@ impl ForeignLog {
         &self.name
     }
 
-    /// Where it lies, for those who watch it.
+    /// The directory to watch.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// All generations that can be read, oldest first.
+    /// Returns all readable generations, oldest first.
     pub(super) fn generations(&mut self) -> io::Result<Vec<u64>> {
         Ok(self.look()?.into_iter().map(|(number, _)| number).collect())
     }
 
-    /// Opens a generation; `None` if there is no such file (any more, or yet).
+    /// Opens a generation; `None` if its file does not exist.
     pub(super) fn open_generation(&mut self, generation: u64) -> io::Result<Option<File>> {
         for _ in 0..ATTEMPTS {
-            // Nearly always it is asked for the file being written, or whether that is still it.
+            // Nearly always the request is for the file being written.
             if let Some((file, inode)) = self.open_inode(&self.file_name)?
                 && self.is_newest(inode)
             {
@@ -103,7 +103,7 @@ impl ForeignLog {
         Ok(None)
     }
 
-    /// The files there are, by generation; new ones get the next numbers.
+    /// Updates the files by generation; new ones get the next numbers.
     fn look(&mut self) -> io::Result<Vec<(u64, OsString)>> {
         let mut names: Vec<OsString> = Vec::new();
         let entries = match fs::read_dir(&self.directory) {
@@ -134,7 +134,7 @@ impl ForeignLog {
 
     fn number(&mut self, inode: u64, name: &OsStr) -> u64 {
         let known = if name == self.file_name {
-            // What is written now is new or was written last: never one that was rotated before.
+            // The current file is new or was current before: never one that was rotated.
             self.is_newest(inode).then(|| self.seen.len() - 1)
         } else {
             self.seen.iter().rposition(|seen| {
@@ -157,7 +157,7 @@ impl ForeignLog {
         }
     }
 
-    /// Whether this is the file that was being written when it was last looked.
+    /// True if this was the current file at the last update.
     fn is_newest(&self, inode: u64) -> bool {
         self.seen
             .last()
@@ -196,7 +196,7 @@ impl ForeignLog {
     }
 }
 
-/// Never follows a link, and never waits for whoever might write to a pipe.
+/// Opens a file without following symbolic links and without blocking on a FIFO.
 fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);

@@ -1,9 +1,9 @@
-//! How large logs may grow.
+//! Size limits of logs.
 
 const MIB: u64 = 1024 * 1024;
 
-/// Limits of one source. A file is left for a new one before it would grow beyond `file_bytes`;
-/// the oldest files go when all together exceed `total_bytes`. The newest always stays.
+/// Limits of one source. A new file is started before the current one exceeds `file_bytes`; the
+/// oldest files are deleted when all together exceed `total_bytes`. The newest always stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
     pub file_bytes: u64,

@@ -1,7 +1,7 @@
 //! Finding lines in a file without reading all of it.
 //!
 //! Reads blocks at given offsets and keeps one of them. Memory stays bounded however long a line
-//! is: of a line that does not fit, only the beginning is looked at.
+//! is: of a line that does not fit, only the beginning is read.
 
 use std::fs::File;
 use std::io;
@@ -34,8 +34,7 @@ impl<'a> Lines<'a> {
         self.end
     }
 
-    /// Where the first line after `at` begins that begins no earlier than `at`; the end of the
-    /// file if there is none.
+    /// Returns the start of the first line that begins at or after `at`; the end if there is none.
     pub(super) fn start_from(&mut self, at: u64) -> io::Result<u64> {
         match at.checked_sub(1) {
             Some(before) => self.after_newline(before),
@@ -43,7 +42,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Where the line after the one that begins or goes on at `at` begins.
+    /// Returns the start of the line after the one that contains `at`.
     pub(super) fn after_newline(&mut self, mut at: u64) -> io::Result<u64> {
         while at < self.end {
             let bytes = self.bytes_from(at)?;
@@ -60,7 +59,7 @@ impl<'a> Lines<'a> {
         Ok(self.end)
     }
 
-    /// Where the line that ends just before `line_end` begins.
+    /// Returns the start of the line that ends just before `line_end`.
     pub(super) fn start_before(&mut self, line_end: u64) -> io::Result<u64> {
         // The byte before `line_end` may be this line's own newline.
         let mut upper = line_end.saturating_sub(1);
@@ -77,12 +76,12 @@ impl<'a> Lines<'a> {
         Ok(0)
     }
 
-    /// Where the last line ends that has a newline.
+    /// Returns the end of the last line with a newline.
     pub(super) fn complete_end(&mut self) -> io::Result<u64> {
         self.start_before(self.end + 1)
     }
 
-    /// What the line at `start` is; its text is cut short.
+    /// Parses the line at `start`; long text is truncated.
     pub(super) fn header_at(&mut self, start: u64) -> io::Result<Record<'_>> {
         let in_block = start
             .checked_sub(self.block_start)
@@ -101,7 +100,7 @@ impl<'a> Lines<'a> {
         Ok(parse_ended(line))
     }
 
-    /// Bytes from `at` on, at least one unless the file ends there.
+    /// Returns bytes from `at` on, at least one unless the file ends there.
     fn bytes_from(&mut self, at: u64) -> io::Result<&[u8]> {
         if at < self.block_start || at >= self.block_start + as_u64(self.block.len()) {
             self.load(at)?;
@@ -110,10 +109,10 @@ impl<'a> Lines<'a> {
         Ok(self.block.get(skip..).unwrap_or_default())
     }
 
-    /// Bytes up to `upper`, at least one unless that is the beginning of the file.
+    /// Returns bytes up to `upper`, at least one unless that is the start of the file.
     fn bytes_before(&mut self, upper: u64) -> io::Result<&[u8]> {
         if upper <= self.block_start || upper > self.block_start + as_u64(self.block.len()) {
-            // With the byte at `upper`, the newline of the line that is looked for.
+            // Including the byte at `upper`, the newline of the wanted line.
             self.load(upper.saturating_sub(as_u64(BLOCK - 1)))?;
         }
         let len = usize::try_from(upper - self.block_start).unwrap_or(usize::MAX);

@@ -1,13 +1,14 @@
-//! Logs: one directory a source, CRI-format files in it, rotated by size.
+//! Logs: one directory per source, with CRI-format files rotated by size.
 //!
 //! ```text
+//! <root>/<source>/                  locked by the one writer
 //! <root>/<source>/0000000001.log    a generation
 //! <root>/<source>/current           symbolic link to the newest generation
-//! <root>/<source>/lock              held by the one writer
 //! ```
-//! Files are only ever appended to and, in the end, deleted: never renamed, rewritten or
-//! truncated. A reader is therefore a generation and an offset, and needs no word from the writer.
-//! Log files that other programs write and rotate are read by the same reader, see `foreign`.
+//! Files are text in the format of [`crate::cri`], without header or version. They are only appended
+//! to and, in the end, deleted: never renamed, rewritten or truncated. A reader is therefore a
+//! generation and an offset, and needs no notice from the writer. Log files that other programs
+//! write and rotate are read by the same reader, see `foreign`.
 
 mod bisect;
 mod chunk;

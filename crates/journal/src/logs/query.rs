@@ -1,16 +1,16 @@
-//! Which part of a log is asked for.
+//! The part of a log to read.
 
 use crate::Timestamp;
 
-/// The default asks for everything there is, and then ends.
+/// Selection of records; the default is everything there is, without following.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Only the last so many lines of what the times leave.
+    /// Only the last lines within the times.
     pub tail: Option<u64>,
     /// Only from the first record that is not older.
     pub since: Option<Timestamp>,
     /// Only before the first record that is newer.
     pub until: Option<Timestamp>,
-    /// Go on with new records as they are written.
+    /// Continue with new records as they are written.
     pub follow: bool,
 }

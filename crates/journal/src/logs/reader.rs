@@ -1,7 +1,7 @@
 //! Reading a log forwards, from file to file.
 //!
-//! Blocking; called from blocking threads only. Memory is bounded whatever the files hold, and no
-//! content makes it fail.
+//! Blocking; called from blocking threads only. Memory is bounded whatever the files contain, and no
+//! content is an error.
 
 use std::fs::File;
 use std::io;
@@ -17,16 +17,16 @@ use super::query::LogQuery;
 use super::tail;
 use super::window::Window;
 
-/// What one step of reading came to.
+/// The result of one step.
 #[derive(Debug)]
 pub(super) enum Step {
     Chunk(LogChunk),
-    /// Nothing more until something is written; only when following.
+    /// No more lines until something is written; only when following.
     Wait,
     End,
 }
 
-/// The newest generation when reading began, and its size.
+/// The newest generation when the read started, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshot {
     pub(super) generation: u64,
@@ -37,23 +37,23 @@ pub(super) struct Snapshot {
 pub(super) struct Reader {
     files: Files,
     query: LogQuery,
-    /// Where reading ends, unless following.
+    /// The end of the read, unless following.
     snapshot: Option<Snapshot>,
     /// Records to deliver before all else.
     head: Vec<u8>,
     cursor: Option<FileCursor>,
-    /// The file being read has a successor, so nothing will be added to it.
+    /// True if the file being read has a successor, so that nothing will be appended to it.
     complete: bool,
     /// The generation to read next; the oldest one if not known.
     expected: Option<u64>,
-    /// Generations were deleted that should have been read.
+    /// True if generations were deleted before they were read.
     missed: bool,
-    /// Nothing will be added to the log: end when everything is read.
+    /// True if nothing will be appended to the log: the read ends at its end.
     closing: bool,
 }
 
 impl Reader {
-    /// Finds where to begin.
+    /// Opens a reader at the start of the query.
     pub(super) fn open(files: Files, query: LogQuery) -> Result<Self, LogError> {
         let mut reader = Self {
             files,
@@ -76,12 +76,12 @@ impl Reader {
         self.files.name()
     }
 
-    /// Says that nothing will be added any more.
+    /// Announces that nothing will be appended.
     pub(super) fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Reads on.
+    /// Reads the next chunk.
     pub(super) fn step(&mut self) -> Result<Step, LogError> {
         self.try_step().map_err(|source| self.read_error(source))
     }
@@ -142,7 +142,7 @@ impl Reader {
                 self.expected = Some(generation + 1);
                 self.cursor = None;
             } else if has_successor(&mut self.files, cursor)? {
-                // Lines may have been added between reading and this look: read once more.
+                // Lines may have been appended since the last read: read once more.
                 self.complete = true;
             } else if cursor.is_over() || self.closing || cut && cursor.is_deleted()? {
                 return Ok(Step::End);
@@ -167,7 +167,7 @@ impl Reader {
         if let Some(since) = self.query.since {
             let mut lines = Lines::new(&file, size);
             if self.snapshot.is_none() {
-                // A line that is still being written is neither found nor passed over.
+                // A line that is still being written is neither found nor skipped.
                 let end = lines.complete_end()?;
                 lines = Lines::new(&file, end);
             }
@@ -226,8 +226,8 @@ impl Reader {
     }
 }
 
-/// Generations are numbered without gaps and deleted oldest first: if the next one is not there,
-/// there is a later one only if the present one is already gone.
+/// True if a later generation exists. Generations are numbered without gaps and deleted oldest
+/// first: without the next one, a later one exists only if the current one is deleted.
 fn has_successor(files: &mut Files, cursor: &FileCursor) -> io::Result<bool> {
     if files.open_generation(cursor.generation + 1)?.is_some() {
         return Ok(true);

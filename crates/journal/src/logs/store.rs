@@ -1,4 +1,4 @@
-//! All logs below one root, for reading.
+//! Reading of all logs below one root.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -15,7 +15,7 @@ use super::query::LogQuery;
 use super::reader::Reader;
 use super::stream::LogStream;
 
-/// The logs of one root. Cheap to clone; all clones share what following needs.
+/// The logs of one root. Cheap to clone; all clones share one inotify instance.
 #[derive(Clone, Debug)]
 pub struct LogStore {
     root: PathBuf,
@@ -23,7 +23,7 @@ pub struct LogStore {
 }
 
 impl LogStore {
-    /// Opens the root, making it if need be.
+    /// Opens the root, creating it if it does not exist.
     pub fn open(root: &Path) -> Result<Self, LogError> {
         DirBuilder::new()
             .recursive(true)
@@ -39,7 +39,7 @@ impl LogStore {
         })
     }
 
-    /// The names of all logs, sorted. Blocks on the disk.
+    /// Returns the names of all logs, sorted. Blocks on the disk.
     pub fn sources(&self) -> Result<Vec<String>, LogError> {
         let list_error = |source| LogError::List {
             path: self.root.clone(),
@@ -59,7 +59,7 @@ impl LogStore {
         Ok(names)
     }
 
-    /// Whether there is such a log. Blocks on the disk.
+    /// True if the log exists. Blocks on the disk.
     pub fn exists(&self, source: &str) -> bool {
         check_name(source).is_ok()
             && self
@@ -69,7 +69,7 @@ impl LogStore {
                 .is_ok_and(|metadata| metadata.is_dir())
     }
 
-    /// Begins to read a log. Without `follow` the stream gives the log as it is now.
+    /// Opens a log for reading. Without `follow` the stream ends where the log ends now.
     pub async fn read(&self, source: &str, query: LogQuery) -> Result<LogStream, LogError> {
         let (store, log) = (self.clone(), source.to_owned());
         spawn_blocking(move || store.start_reading(&log, query))
@@ -79,8 +79,8 @@ impl LogStore {
             })?
     }
 
-    /// Begins to read a log file that another program writes, in the format of ours or as plain
-    /// text, also where that program renames it from time to time and begins a new one.
+    /// Opens a log file of another program, in CRI format or plain text, across its rotation by
+    /// renaming.
     pub async fn read_file(&self, path: &Path, query: LogQuery) -> Result<LogStream, LogError> {
         let (store, file) = (self.clone(), path.to_owned());
         spawn_blocking(move || store.start_reading_file(&file, query))
@@ -109,7 +109,7 @@ impl LogStore {
     ) -> Result<LogStream, LogError> {
         let mut follower = None;
         if query.follow {
-            // Before the first look at the files, so that nothing written after it goes unseen.
+            // Before the first read, so that no later write is missed.
             let joined = self.followers.join(directory);
             follower = Some(joined.map_err(|source| LogError::Watch {
                 log: files.name().to_owned(),

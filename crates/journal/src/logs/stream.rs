@@ -1,7 +1,7 @@
-//! The asynchronous face of a reader.
+//! The async API of a reader.
 //!
-//! Files are read on blocking threads only. A future given up half-way loses nothing: the read it
-//! began is taken up by the next one.
+//! Files are read on blocking threads only. A cancelled future loses nothing: the next one continues
+//! the read it started.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::follow::{Follower, Gone};
 use super::reader::{Reader, Step};
 use crate::Timestamp;
 
-/// A log being read. Dropping it stops the work.
+/// A log being read. Dropping it stops the read.
 #[derive(Debug)]
 pub struct LogStream {
     log: String,
@@ -22,7 +22,7 @@ pub struct LogStream {
     /// Present while following.
     follower: Option<Follower>,
     until: Option<Timestamp>,
-    /// Nothing is waited for any more.
+    /// True if the stream no longer waits for new lines.
     finishing: bool,
 }
 
@@ -33,7 +33,7 @@ enum State {
     Ended,
 }
 
-/// Why a wait for new lines is over.
+/// The reason a wait for new lines ended.
 enum Woken {
     Written,
     NothingMoreToCome,
@@ -55,14 +55,14 @@ impl LogStream {
         }
     }
 
-    /// Says that whoever writes the log is done: the stream ends once everything is read.
+    /// Announces that the writer is done: the stream ends once everything is read.
     pub fn finish(&mut self) {
         self.finishing = true;
     }
 
-    /// The next lines, waiting for them when following. `None` at the end: of the log as it was
-    /// when reading began or, when following, when `until` has passed or the log was deleted.
-    /// After an error the stream may be read on.
+    /// Returns the next lines, waiting for them when following. `None` at the end: of the log as it
+    /// was when the read started or, when following, when `until` has passed or the log was deleted.
+    /// The stream remains usable after an error.
     pub async fn next(&mut self) -> Result<Option<LogChunk>, LogError> {
         loop {
             match self.step().await? {

@@ -1,7 +1,7 @@
-//! Finding the last lines of a log, reading backwards from its end.
+//! The last lines of a log, found by reading backwards from its end.
 //!
-//! A line here is a logical one: a run of partial records and the one that ends it, all of one
-//! stream. Blocking; reads no more than the lines asked for and a bounded stretch before them.
+//! A line here is a logical one: partial records and the one that ends them, all of one stream.
+//! Blocking; reads no more than the requested lines and a bounded part before them.
 
 use std::fs::File;
 use std::io;
@@ -16,13 +16,13 @@ use super::reader::Snapshot;
 use super::window::Window;
 use crate::cri::Record;
 
-/// How far back to look for the beginning of a line that another stream's lines interrupt.
+/// The distance to search back for the start of a line that another stream's lines interrupt.
 const LOOK_BACK_BYTES: u64 = 64 * 1024;
 
-/// Where the last lines begin.
+/// The start of the last lines.
 #[derive(Debug)]
 pub(super) struct Tail {
-    /// Beginnings of lines that end after the cursor, apart from what lies between.
+    /// Starts of lines that end after the cursor, without the records between.
     pub(super) head: Vec<u8>,
     /// From here on everything is wanted. `None` if there is no file.
     pub(super) cursor: Option<FileCursor>,
@@ -41,7 +41,7 @@ pub(super) fn find(
         look_back: None,
     };
     for generation in generations.iter().rev() {
-        // Older ones than one deleted meanwhile are gone too.
+        // Generations older than a deleted one are deleted too.
         let Some(file) = files.open_generation(*generation)? else {
             break;
         };
@@ -72,7 +72,7 @@ pub(super) fn find(
 struct Search {
     wanted: Wanted,
     cursor: Option<FileCursor>,
-    /// Set once a record was met that is not wanted.
+    /// Set once an unwanted record was found.
     look_back: Option<LookBack>,
 }
 
@@ -83,7 +83,7 @@ struct LookBack {
 }
 
 impl Search {
-    /// Goes backwards through one file; false when everything is found.
+    /// Reads one file backwards; false when everything is found.
     fn look_through(
         &mut self,
         generation: u64,
@@ -144,10 +144,10 @@ fn read_line(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Which records belong to the last lines, told from the newest to the oldest.
+/// Selects the records of the last lines, from the newest to the oldest.
 struct Wanted {
     lines_left: u64,
-    /// By stream: in the middle of a line that is wanted, so partial records before belong to it.
+    /// By stream: true inside a wanted line, so that partial records before belong to it.
     inside: [bool; 2],
 }
 

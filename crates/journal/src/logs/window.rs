@@ -1,7 +1,7 @@
-//! The part of one file that lies between two times.
+//! The part of one file between two times.
 //!
-//! Fed with the lines of the file in order. It begins with the first record not older than
-//! `since` and ends before the first one newer than `until`; lines without a time go with those
+//! Takes the lines of the file in order. The part begins with the first record not older than
+//! `since` and ends before the first one newer than `until`; lines without a time belong to those
 //! before them.
 
 use crate::Timestamp;
@@ -18,7 +18,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// With `begun`, the first line fed is known to lie inside.
+    /// With `begun`, the first line is known to be inside.
     pub(super) fn new(query: &LogQuery, begun: bool) -> Self {
         Self {
             since: query.since.filter(|_| !begun),
@@ -27,12 +27,12 @@ impl Window {
         }
     }
 
-    /// Nothing that follows in this file lies inside.
+    /// True if nothing that follows in this file is inside.
     pub(super) fn passed(&self) -> bool {
         self.passed
     }
 
-    /// Cuts away what lies outside.
+    /// Removes the lines outside.
     pub(super) fn keep(&mut self, mut lines: Vec<u8>) -> Vec<u8> {
         if let Some(since) = self.since {
             let start = first_line_where(&lines, |time| time >= since);
@@ -52,7 +52,7 @@ impl Window {
     }
 }
 
-/// Index of the first line with a time that `wanted` accepts, or the length.
+/// Returns the index of the first line with a time that `wanted` accepts, or the length.
 fn first_line_where(lines: &[u8], wanted: impl Fn(Timestamp) -> bool) -> usize {
     let mut at = 0;
     while at < lines.len() {

@@ -1,7 +1,7 @@
-//! Writing one log.
+//! The writer of a log.
 //!
-//! Plain blocking code without a runtime. It only appends: what a reader may have read is never
-//! changed. Within a file times never go back, so that readers can bisect it.
+//! Plain blocking code without a runtime. It only appends: bytes a reader may have read never
+//! change. Within a file times never decrease, so that readers can search it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,12 +18,12 @@ use crate::cri::{Stream, write_line};
 use crate::io::as_u64;
 use crate::lock::FileLock;
 
-/// Lines waiting in memory are written out when they come to this much.
+/// The size of buffered lines that triggers a write.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// A clock that goes back by less than this is taken to stand still.
+/// A clock step back by less than this is treated as a standstill.
 const SMALL_STEP_NANOS: i64 = 1_000_000_000;
 
-/// The one writer of a log; a second one is refused while this lives.
+/// The one writer of a log; a second one is refused while this value lives.
 #[derive(Debug)]
 pub struct LogWriter {
     directory: LogDirectory,
@@ -35,18 +35,17 @@ pub struct LogWriter {
     file_bytes: u64,
     /// The older generations and their sizes, oldest first.
     older: VecDeque<(u64, u64)>,
-    /// The newest time in the present file.
+    /// The newest time in the current file.
     last_time: Option<Timestamp>,
-    /// The present file may end in the middle of a line or of a run of partial records.
+    /// True if the current file may end inside a line or after a partial record.
     torn: bool,
-    /// The link `current` does not point at the present file yet.
+    /// True if the link `current` does not point to the current file yet.
     link_stale: bool,
     buffer: Vec<u8>,
 }
 
 impl LogWriter {
-    /// Opens the log, going on where the last writer stopped. A line it left torn is ended, not
-    /// cut off.
+    /// Opens the log at its end. A line that the last writer left torn is ended, not truncated.
     pub fn open(root: &Path, source: &str, limits: LogLimits) -> Result<Self, LogError> {
         let directory = LogDirectory::open_or_create(root, source)?;
         let lock = directory.lock()?;
@@ -81,20 +80,19 @@ impl LogWriter {
             buffer: Vec::new(),
         };
         writer.last_time = writer.end()?.and_then(|end| end.last_time);
-        // A full disk is no reason not to open: it is tried again with the next lines.
+        // A full disk does not prevent opening: the next lines retry.
         let _ = writer.flush();
         writer.delete_oldest();
         Ok(writer)
     }
 
-    /// Writes one line, given without its newline; newlines inside make it several.
+    /// Writes one line without its newline; text with newlines becomes several lines.
     pub fn append(&mut self, time: Timestamp, stream: Stream, line: &[u8]) -> Result<(), LogError> {
         self.push_line(time, stream, line)?;
         self.flush()
     }
 
-    /// Adds a line to those that the next [`LogWriter::flush`] writes in one go. Flushes by
-    /// itself when much has gathered.
+    /// Buffers a line for the next [`LogWriter::flush`]; flushes when the buffer is full.
     pub fn push_line(
         &mut self,
         time: Timestamp,
@@ -104,8 +102,8 @@ impl LogWriter {
         self.push(time, stream, line, false)
     }
 
-    /// Like [`LogWriter::push_line`] for the beginning of a line whose end is not known yet; the
-    /// next line of the same stream goes on with it.
+    /// Buffers the beginning of a line whose end is not known yet; the next line of the same
+    /// stream continues it.
     pub fn push_partial(
         &mut self,
         time: Timestamp,
@@ -132,9 +130,9 @@ impl LogWriter {
         }
     }
 
-    /// Writes the lines that have gathered, in one system call unless the kernel takes only a
-    /// part. After an error they are given up: a part of them may have been written, and the
-    /// file is put in order before the next lines.
+    /// Writes the buffered lines, in one system call unless the kernel writes only a part. After an
+    /// error they are dropped: a part of them may have been written, and a torn line is ended before
+    /// the next lines.
     pub fn flush(&mut self) -> Result<(), LogError> {
         let mut lines = mem::take(&mut self.buffer);
         let written = self.write_out(&lines);
@@ -143,7 +141,7 @@ impl LogWriter {
         written
     }
 
-    /// Flushes what was written to the disk itself.
+    /// Flushes written lines to disk.
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.flush()?;
         let synced = self.file.as_ref().map_or(Ok(()), File::sync_data);
@@ -153,7 +151,7 @@ impl LogWriter {
         })
     }
 
-    /// The time of the newest line, those that wait to be flushed included.
+    /// Returns the time of the newest line, buffered ones included.
     pub fn last_time(&self) -> Option<Timestamp> {
         self.last_time
     }
@@ -180,7 +178,7 @@ impl LogWriter {
             self.delete_oldest();
         }
         if self.link_stale && self.file_bytes > 0 {
-            // Only people use the link; no line is refused because it cannot be made now.
+            // The link is only for people: no line fails because of it.
             self.link_stale = self.directory.link_current(self.generation).is_err();
         }
         Ok(())
@@ -207,7 +205,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// How the present file ends, if there is one.
+    /// Reads the end of the current file, if there is one.
     fn end(&self) -> Result<Option<FileEnd>, LogError> {
         let end = self
             .file
@@ -216,7 +214,7 @@ impl LogWriter {
         end.transpose().map_err(|source| self.write_error(source))
     }
 
-    /// The time to write: never before the last one in the file.
+    /// Returns the time to write: never before the last one in the file.
     fn time_for_file(&mut self, time: Timestamp) -> Result<Timestamp, LogError> {
         let Some(last) = self.last_time.filter(|last| time < *last) else {
             return Ok(time);
@@ -232,7 +230,7 @@ impl LogWriter {
         Ok(time)
     }
 
-    /// The newest time stays: the lines that wait go into the new file.
+    /// Starts a new file. The newest time stays: the buffered lines go into the new file.
     fn start_generation(&mut self) -> Result<(), LogError> {
         let next = self.generation + 1;
         let file = self
@@ -258,7 +256,7 @@ impl LogWriter {
             let Some((generation, bytes)) = self.older.pop_front() else {
                 return;
             };
-            // One that cannot be deleted now is found again when the log is next opened.
+            // A file that cannot be deleted is found again when the log is next opened.
             let _ = self.directory.remove(generation);
             total -= bytes;
         }
@@ -274,7 +272,7 @@ impl LogWriter {
 
 impl Drop for LogWriter {
     fn drop(&mut self) {
-        // Whoever needs to know whether it worked flushes before.
+        // A caller that needs the result flushes before.
         let _ = self.flush();
     }
 }

@@ -1,4 +1,4 @@
-//! Work done in a process of its own, so that it can be killed or given mounts of its own.
+//! Jobs in a child process that can be killed or have private mounts.
 //!
 //! The test binary starts itself again with one ignored test as the entry.
 
@@ -68,7 +68,7 @@ fn succeed(mut command: Command) {
     assert!(out.contains("1 passed"), "the job did not run: {out}");
 }
 
-/// A job that is killed before its end and says what it has done.
+/// A job that reports its progress and is killed before its end.
 pub(crate) struct Victim {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -83,7 +83,7 @@ impl Victim {
         Self { child, output }
     }
 
-    /// The next thing it says it has done.
+    /// Returns the next acknowledged number.
     pub(crate) fn acknowledged(&mut self) -> Option<u64> {
         let mut line = String::new();
         while self.output.read_line(&mut line).unwrap() > 0 {
@@ -99,7 +99,7 @@ impl Victim {
         None
     }
 
-    /// Kills it with SIGKILL; gives everything it acknowledged before.
+    /// Kills it with SIGKILL; returns everything it acknowledged before.
     pub(crate) fn kill(mut self) -> Vec<u64> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -107,7 +107,7 @@ impl Victim {
     }
 }
 
-/// Said by a victim.
+/// Reports progress to the parent.
 pub(crate) fn acknowledge(number: u64) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{ACKNOWLEDGED}{number}\n").as_bytes())

@@ -56,12 +56,12 @@ fn a_line_of_another_format_is_its_own_text() {
 
 proptest! {
     #[test]
-    fn any_line_can_be_read_and_its_text_is_its_end(line: Vec<u8>) {
+    fn any_line_is_parsed_and_ends_with_its_text(line: Vec<u8>) {
         prop_assert!(line.ends_with(parse_line(&line).text));
     }
 
     #[test]
-    fn what_is_written_is_read(time: i64, stderr: bool, partial: bool, text: Vec<u8>) {
+    fn a_written_record_is_parsed_as_written(time: i64, stderr: bool, partial: bool, text: Vec<u8>) {
         let time = Timestamp::from_nanos(time);
         let stream = if stderr { Stream::Stderr } else { Stream::Stdout };
         let mut line = format!("{time} {} {} ", stream.as_str(), if partial { "P" } else { "F" })

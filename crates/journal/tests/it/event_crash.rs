@@ -9,7 +9,7 @@ pub(crate) fn publish_forever(directory: &Path) {
     let store = EventStore::open(directory, small_segments()).unwrap();
     loop {
         let seq = store.last().map_or(0, |id| id.seq) + 1;
-        // Sizes from nothing to several pages, told from the number alone.
+        // Sizes from nothing to several pages, derived from the number.
         let payload =
             vec![u8::try_from(seq % 251).unwrap(); usize::try_from(seq * 37 % 9000).unwrap()];
         let event = store.publish("test.Crash", &payload).unwrap();
@@ -19,7 +19,7 @@ pub(crate) fn publish_forever(directory: &Path) {
 }
 
 #[test]
-fn what_was_published_before_a_kill_is_there_after_it() {
+fn published_events_survive_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let mut last_acknowledged = 0;
     for round in 0..12_u64 {

@@ -27,7 +27,7 @@ fn publish(store: &EventStore, count: usize) -> Vec<Arc<Event>> {
 }
 
 #[test]
-fn cut_at_any_byte_the_newest_segment_gives_a_prefix() {
+fn a_segment_truncated_at_any_byte_yields_a_prefix() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), small_segments()).unwrap();
     let path = segments(dir.path()).pop().unwrap();
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_a_segment_are_survived(garbage: Vec<u8>, at: Index) {
+    fn any_bytes_in_a_segment_are_skipped(garbage: Vec<u8>, at: Index) {
         let dir = tempfile::tempdir().unwrap();
         let store = EventStore::open(dir.path(), small_segments()).unwrap();
         let events = publish(&store, 30);
@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn a_damaged_newest_event_does_not_give_its_number_away() {
+fn the_number_of_a_corrupt_newest_event_is_not_reused() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), small_segments()).unwrap();
     publish(&store, 5);
@@ -145,7 +145,7 @@ fn a_damaged_newest_event_does_not_give_its_number_away() {
 }
 
 #[test]
-fn a_record_inside_a_payload_is_never_taken_for_one() {
+fn a_record_inside_a_payload_is_never_delivered() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), small_segments()).unwrap();
     publish(&store, 4);
@@ -189,7 +189,7 @@ fn a_lost_segment_is_reported_as_missed() {
 }
 
 #[test]
-fn foreign_files_are_left_alone() {
+fn unknown_files_are_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("notes.txt"), "mine").unwrap();
     fs::write(dir.path().join("1.seg"), "mine").unwrap();
@@ -206,7 +206,7 @@ fn foreign_files_are_left_alone() {
 }
 
 #[test]
-fn a_store_has_one_owner() {
+fn a_store_is_locked_by_one_owner() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), small_segments()).unwrap();
     assert!(matches!(

@@ -13,7 +13,7 @@ async fn read_to(subscription: &mut Subscription, last: u64) -> Vec<Delivery> {
 }
 
 #[test]
-fn many_publishers_give_one_order_to_all_subscribers() {
+fn all_subscribers_see_many_publishers_in_one_order() {
     const PUBLISHERS: u64 = 4;
     const EACH: u64 = 500;
     let dir = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ fn many_publishers_give_one_order_to_all_subscribers() {
 }
 
 #[test]
-fn history_ends_where_it_was_and_live_events_follow_without_a_seam() {
+fn live_events_follow_history_without_a_gap() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), EventRetention::default()).unwrap();
     for _ in 0..10 {
@@ -81,7 +81,7 @@ fn history_ends_where_it_was_and_live_events_follow_without_a_seam() {
 }
 
 #[test]
-fn a_wait_given_up_loses_nothing() {
+fn a_cancelled_wait_loses_no_event() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), EventRetention::default()).unwrap();
     block_on(async {
@@ -99,7 +99,7 @@ fn a_wait_given_up_loses_nothing() {
 }
 
 #[test]
-fn since_a_time_to_come_holds_events_back_until_then() {
+fn a_start_in_the_future_skips_events_until_then() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), EventRetention::default()).unwrap();
     let early = store.publish("early", b"").unwrap();
@@ -130,7 +130,7 @@ fn since_a_time_to_come_holds_events_back_until_then() {
 }
 
 #[test]
-fn subscribers_that_fell_out_of_memory_read_from_disk() {
+fn subscribers_behind_the_ring_read_from_disk() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), EventRetention::default()).unwrap();
     let mut slow = store.subscribe(StartAt::Now).unwrap();

@@ -7,7 +7,7 @@ use crate::support::{kept, seqs};
 
 proptest! {
     #[test]
-    fn an_id_reads_back_from_its_text(seq: u64, nanos: i64) {
+    fn an_id_is_parsed_from_its_text(seq: u64, nanos: i64) {
         let id = EventId { seq, time: Timestamp::from_nanos(nanos) };
         let text = id.to_string();
         prop_assert_eq!(text.len(), 32);
@@ -36,7 +36,7 @@ fn other_text_is_no_id() {
 }
 
 #[test]
-fn a_subscription_goes_on_after_a_known_id_and_refuses_others() {
+fn a_subscription_resumes_after_a_known_id_and_refuses_others() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), EventRetention::default()).unwrap();
     let ids: Vec<_> = (0..20)
@@ -80,7 +80,7 @@ fn a_subscription_goes_on_after_a_known_id_and_refuses_others() {
 }
 
 #[test]
-fn a_subscription_begins_where_asked() {
+fn a_subscription_starts_at_every_kind_of_start() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), EventRetention::default()).unwrap();
     assert_eq!(store.last(), None);
@@ -109,7 +109,7 @@ fn a_subscription_begins_where_asked() {
 }
 
 #[test]
-fn sizes_are_bounded_and_the_largest_are_kept_whole() {
+fn sizes_are_bounded_and_the_largest_event_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let store = EventStore::open(dir.path(), EventRetention::default()).unwrap();
     let (kind, payload) = ("k".repeat(256), vec![7; 64 * 1024]);

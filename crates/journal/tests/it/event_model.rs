@@ -53,7 +53,7 @@ struct Reader {
     last: Option<EventId>,
 }
 
-/// What a reader must be given next.
+/// The next expected delivery of a reader.
 #[derive(Clone, Copy)]
 enum Next {
     Exactly(u64),
@@ -100,7 +100,7 @@ impl World {
         self.published.len() as u64
     }
 
-    fn note_droppable(&mut self) {
+    fn record_droppable(&mut self) {
         let allowed = self.head().saturating_sub(self.retention.min_events);
         self.droppable = self.droppable.max(allowed);
     }
@@ -112,7 +112,7 @@ impl World {
                     let event = self.store().publish("model", &vec![9; payload]).unwrap();
                     assert_eq!(event.id.seq, self.head() + 1);
                     self.published.push(event);
-                    self.note_droppable();
+                    self.record_droppable();
                 }
             }
             Step::Subscribe(begin) => self.subscribe(&begin).await,
@@ -131,7 +131,7 @@ impl World {
                     max_bytes,
                     ..self.retention
                 };
-                self.note_droppable();
+                self.record_droppable();
                 self.store().set_retention(self.retention);
             }
             Step::Reopen => self.reopen(),
@@ -185,7 +185,7 @@ impl World {
         let head = self.head();
         let reader = &mut self.readers[at];
         let (Next::Exactly(next) | Next::First(next)) = reader.next;
-        // Nothing is waited for that is not already there.
+        // Nothing waits for future events.
         if next > head {
             return;
         }
@@ -251,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn nothing_is_lost_doubled_or_reordered(steps in prop::collection::vec(step(), 1..60)) {
+    fn no_event_is_lost_duplicated_or_reordered(steps in prop::collection::vec(step(), 1..60)) {
         block_on(async {
             let mut world = World::new();
             for step in steps {
@@ -259,7 +259,7 @@ proptest! {
             }
             let last = world.store().publish("model", b"last").unwrap();
             world.published.push(last);
-            world.note_droppable();
+            world.record_droppable();
             let head = world.head();
             for at in 0..world.readers.len() {
                 while !matches!(world.readers[at].next, Next::Exactly(next) if next > head) {

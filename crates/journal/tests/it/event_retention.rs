@@ -36,7 +36,7 @@ fn events_within_the_age_are_kept_up_to_the_size() {
 }
 
 #[test]
-fn the_least_number_is_kept_whatever_the_size_and_age() {
+fn the_minimum_number_is_kept_whatever_the_size_and_age() {
     let dir = tempfile::tempdir().unwrap();
     let retention = EventRetention {
         min_events: 500,
@@ -50,7 +50,7 @@ fn the_least_number_is_kept_whatever_the_size_and_age() {
 }
 
 #[test]
-fn old_events_go_when_enough_newer_ones_are_there() {
+fn old_events_are_deleted_when_enough_newer_ones_exist() {
     let dir = tempfile::tempdir().unwrap();
     // Segments of 64 KiB, so size alone would keep everything.
     let day = EventRetention {
@@ -82,7 +82,7 @@ fn old_events_go_when_enough_newer_ones_are_there() {
 }
 
 #[test]
-fn a_subscriber_slower_than_retention_is_told_how_much_it_missed() {
+fn a_subscriber_slower_than_retention_gets_the_missed_count() {
     let dir = tempfile::tempdir().unwrap();
     let retention = EventRetention {
         min_events: 10,

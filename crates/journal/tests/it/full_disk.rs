@@ -12,7 +12,7 @@ use crate::log_support::texts;
 use crate::support::{kept, seqs, small_segments};
 
 #[test]
-fn a_full_disk_refuses_events_and_harms_none() {
+fn a_full_disk_refuses_events_and_keeps_published_ones() {
     let dir = tempfile::tempdir().unwrap();
     run_on_tiny_disk("events-full-disk", dir.path());
     assert_eq!(
@@ -23,13 +23,13 @@ fn a_full_disk_refuses_events_and_harms_none() {
 }
 
 #[test]
-fn a_read_only_disk_is_told_on_open() {
+fn a_read_only_disk_is_an_error_on_open() {
     let dir = tempfile::tempdir().unwrap();
     run_on_tiny_disk("events-read-only", dir.path());
 }
 
 #[test]
-fn a_full_disk_refuses_log_lines_and_harms_none() {
+fn a_full_disk_refuses_lines_and_keeps_written_ones() {
     let dir = tempfile::tempdir().unwrap();
     run_on_tiny_disk("logs-full-disk", dir.path());
 }

@@ -10,7 +10,7 @@ const LIMITS: LogLimits = LogLimits {
     total_bytes: u64::MAX,
 };
 
-/// Lines from nothing to several records, told from the number alone.
+/// Lines from nothing to several records, derived from the number.
 fn line(number: u64) -> Vec<u8> {
     let mut line = format!("{number} ").into_bytes();
     line.resize(
@@ -42,7 +42,7 @@ pub(crate) fn append_forever(root: &Path) {
 }
 
 #[test]
-fn what_was_written_or_read_before_a_kill_is_there_after_it() {
+fn written_and_read_lines_survive_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     drop(LogWriter::open(dir.path(), "app", LIMITS).unwrap());
     let mut acknowledged = Vec::new();

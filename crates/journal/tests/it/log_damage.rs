@@ -14,7 +14,7 @@ fn foreign(bytes: &[u8]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_line_without_end_is_delivered_in_bounded_pieces() {
+fn an_endless_line_is_delivered_in_bounded_pieces() {
     const LEN: usize = 5_000_000;
     for (head, tail) in [
         ("", ""),
@@ -64,7 +64,7 @@ fn a_line_without_end_is_delivered_in_bounded_pieces() {
 }
 
 #[test]
-fn damaged_lines_are_stepped_over_in_search_and_delivered_as_they_are() {
+fn corrupt_lines_are_skipped_by_the_search_and_delivered_as_they_are() {
     // Large enough that the search jumps, with damage wherever it lands.
     let mut bytes = Vec::new();
     for second in 0..5000 {
@@ -116,7 +116,7 @@ fn damaged_lines_are_stepped_over_in_search_and_delivered_as_they_are() {
 }
 
 #[test]
-fn an_empty_line_of_a_runtime_that_saves_the_space_has_a_time() {
+fn an_empty_line_without_the_trailing_space_has_a_time() {
     let dir = foreign(b"1970-01-01T00:00:01Z stdout F\n1970-01-01T00:00:02Z stdout F two\n");
     let count = |since, until| {
         let query = LogQuery {
@@ -133,7 +133,7 @@ fn an_empty_line_of_a_runtime_that_saves_the_space_has_a_time() {
 }
 
 #[test]
-fn what_only_has_the_name_of_a_log_file_is_passed_over() {
+fn entries_that_are_no_log_files_are_skipped() {
     let dir = foreign(format!("{} stdout F one\n", at(1)).as_bytes());
     let log = dir.path().join("app");
     fs::create_dir(log.join("0000000000.log")).unwrap();

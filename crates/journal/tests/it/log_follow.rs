@@ -8,7 +8,7 @@ use mainstay_journal::{
 
 use crate::child;
 use crate::log_support::{at, files, lines_of, open};
-use crate::support::{PATIENCE, block_on};
+use crate::support::{TEST_TIMEOUT, block_on};
 
 const FOLLOW: LogQuery = LogQuery {
     tail: None,
@@ -44,7 +44,7 @@ async fn assert_waiting(stream: &mut LogStream) {
 }
 
 #[test]
-fn new_lines_come_once_their_newline_is_there() {
+fn new_lines_are_delivered_with_their_newline() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = open(dir.path());
     writer.append(at(0), Stream::Stdout, b"before").unwrap();
@@ -70,7 +70,7 @@ fn new_lines_come_once_their_newline_is_there() {
 }
 
 #[test]
-fn a_wait_given_up_loses_nothing() {
+fn a_cancelled_wait_loses_no_line() {
     let dir = tempfile::tempdir().unwrap();
     let limits = LogLimits {
         file_bytes: 500,
@@ -100,7 +100,7 @@ fn a_wait_given_up_loses_nothing() {
 }
 
 #[test]
-fn a_follower_slower_than_retention_is_told() {
+fn a_follower_slower_than_retention_gets_missed() {
     let dir = tempfile::tempdir().unwrap();
     let limits = LogLimits {
         file_bytes: 1000,
@@ -143,7 +143,7 @@ fn a_follower_slower_than_retention_is_told() {
 }
 
 #[test]
-fn a_snapshot_whose_files_are_deleted_says_so_and_ends_where_it_was() {
+fn a_snapshot_with_deleted_files_reports_missed_and_ends_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let limits = LogLimits {
         file_bytes: 1000,
@@ -172,7 +172,7 @@ fn a_snapshot_whose_files_are_deleted_says_so_and_ends_where_it_was() {
 }
 
 #[test]
-fn followers_keep_up_with_a_writer_that_changes_files_all_the_time() {
+fn followers_keep_up_with_a_writer_that_rotates_all_the_time() {
     const LINES: i64 = 6000;
     let dir = tempfile::tempdir().unwrap();
     let limits = LogLimits {
@@ -218,7 +218,7 @@ fn followers_keep_up_with_a_writer_that_changes_files_all_the_time() {
             writer.flush().unwrap();
         });
         for task in tasks {
-            tokio::time::timeout(PATIENCE, task)
+            tokio::time::timeout(TEST_TIMEOUT, task)
                 .await
                 .expect("timed out")
                 .unwrap();
@@ -272,7 +272,7 @@ fn following_ends_when_the_log_is_deleted() {
 }
 
 #[test]
-fn following_ends_when_the_time_has_come() {
+fn following_ends_at_until() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = open(dir.path());
     block_on(async {
@@ -304,7 +304,7 @@ fn following_ends_when_the_time_has_come() {
 }
 
 #[test]
-fn following_from_a_time_to_come_begins_then() {
+fn following_since_a_future_time_starts_then() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = open(dir.path());
     writer.append(at(10), Stream::Stdout, b"early").unwrap();
@@ -389,7 +389,7 @@ pub(crate) fn many_followers(root: &Path) {
         other.append(at(0), Stream::Stdout, b"other").unwrap();
         assert_eq!(next(&mut unrelated).await, ["other"]);
         drop(unrelated);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while inotify_instances() > 0 {
             assert!(
                 Instant::now() < deadline,

@@ -76,7 +76,7 @@ fn numbers(range: std::ops::Range<i64>) -> Vec<String> {
 }
 
 #[test]
-fn what_was_rotated_and_can_still_be_read_is_one_log_with_the_rest() {
+fn readable_rotated_files_and_the_current_one_are_one_log() {
     let pod = Pod::new();
     for second in 0..3 {
         write(&pod.log, i64::from(second) * 10..i64::from(second + 1) * 10);
@@ -110,7 +110,7 @@ fn what_was_rotated_and_can_still_be_read_is_one_log_with_the_rest() {
 }
 
 #[test]
-fn following_goes_on_through_rotation_without_loss_or_doubles() {
+fn following_across_rotation_loses_and_duplicates_nothing() {
     let pod = Pod::new();
     block_on(async {
         let mut stream = pod.store().read_file(&pod.log, FOLLOW).await.unwrap();
@@ -142,7 +142,7 @@ fn following_goes_on_through_rotation_without_loss_or_doubles() {
 }
 
 #[test]
-fn a_file_that_was_cut_is_read_from_its_beginning() {
+fn a_truncated_file_is_read_from_its_beginning() {
     let pod = Pod::new();
     write(&pod.log, 0..100);
     block_on(async {
@@ -193,7 +193,7 @@ fn plain_text_is_read_too() {
 }
 
 #[test]
-fn nothing_but_a_regular_file_is_read_and_no_link_is_followed() {
+fn only_regular_files_are_read_and_no_symlink_is_followed() {
     let pod = Pod::new();
     let secret = pod.dir.path().join("secret");
     fs::write(&secret, "secret\n").unwrap();

@@ -1,4 +1,4 @@
-//! Random writing and reading against what the files plainly hold.
+//! Random writes and reads compared with the plain contents of the files.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The lines of a query, told forwards from all records.
+/// The lines of a query, selected forwards from all records.
 fn expected(files: &[Vec<Line>], query: &LogQuery) -> Vec<Line> {
     let first = |file: &[Line], reached: &dyn Fn(Timestamp) -> bool| {
         file.iter()
@@ -107,7 +107,7 @@ struct World {
 struct Follower {
     task: tokio::task::JoinHandle<Vec<Line>>,
     history: Vec<Line>,
-    /// How many records there were when it began.
+    /// The number of records when it started.
     records_before: usize,
 }
 
@@ -281,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_lines_are_read_back(
         steps in prop::collection::vec(step(), 1..60),
         file_bytes in prop_oneof![100..5_000_u64, Just(10_000_000)],
         queries in prop::collection::vec(
@@ -304,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn the_last_lines_are_the_last_lines_for_every_number(
+    fn tail_returns_the_last_lines_for_every_number(
         texts in prop::collection::vec((any::<bool>(), any::<bool>(), prop::collection::vec(any::<u8>(), 0..50)), 0..40),
         file_bytes in 100..3_000_u64,
     ) {
@@ -322,7 +322,7 @@ proptest! {
 }
 
 #[test]
-fn the_last_lines_of_large_files_cross_blocks_and_files() {
+fn tail_of_large_files_crosses_blocks_and_files() {
     block_on(async {
         let mut world = World::new(400_000);
         for n in 0..9000_usize {

@@ -1,4 +1,4 @@
-//! What the log tests need: reading everything, and the files as they are.
+//! Helpers of the log tests: reading logs and their plain files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) async fn drain(stream: &mut LogStream) -> Vec<Line> {
     lines
 }
 
-/// What a query gives, to the end of the stream.
+/// Returns the lines of a query, to the end of the stream.
 pub(crate) fn read(root: &Path, log: &str, query: LogQuery) -> Vec<Line> {
     block_on(async {
         let store = LogStore::open(root).unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn texts(root: &Path, log: &str) -> Vec<Vec<u8>> {
     texts
 }
 
-/// Where the first lines of a log go.
+/// The first file of a log.
 pub(crate) fn first_file(root: &Path, log: &str) -> PathBuf {
     root.join(log).join("0000000001.log")
 }
@@ -72,7 +72,7 @@ pub(crate) fn files(root: &Path, log: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Each file's records, read in the simplest way there is.
+/// The records of each file, read without the journal's reader.
 pub(crate) fn plainly(root: &Path, log: &str) -> Vec<Vec<Line>> {
     files(root, log)
         .iter()

@@ -7,7 +7,7 @@ use crate::log_support::{at, files, open, plainly, read, texts};
 use crate::support::block_on;
 
 #[test]
-fn a_line_on_disk_is_what_every_log_tool_reads() {
+fn a_line_on_disk_has_the_cri_format() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = open(dir.path());
     writer.append(at(0), Stream::Stdout, b"hello").unwrap();
@@ -39,7 +39,7 @@ fn a_line_on_disk_is_what_every_log_tool_reads() {
 }
 
 #[test]
-fn a_long_line_is_cut_into_partial_records() {
+fn a_long_line_is_split_into_partial_records() {
     let dir = tempfile::tempdir().unwrap();
     let line: Vec<u8> = (b'a'..=b'z').cycle().take(3 * 16 * 1024 + 1).collect();
     open(dir.path())
@@ -84,7 +84,7 @@ fn text_joins_partial_records_of_each_stream() {
 }
 
 #[test]
-fn files_are_left_when_full_and_deleted_when_all_are_too_large() {
+fn full_files_are_rotated_and_the_oldest_deleted_beyond_the_total() {
     let dir = tempfile::tempdir().unwrap();
     let limits = LogLimits {
         file_bytes: 1000,
@@ -165,7 +165,7 @@ fn a_clock_set_back_starts_a_new_file_and_jitter_does_not() {
 }
 
 #[test]
-fn times_do_not_go_back_in_a_file_that_a_full_one_made_room_for() {
+fn times_do_not_decrease_in_a_file_started_by_rotation() {
     let dir = tempfile::tempdir().unwrap();
     let limits = LogLimits {
         file_bytes: 100,
@@ -190,7 +190,7 @@ fn times_do_not_go_back_in_a_file_that_a_full_one_made_room_for() {
 }
 
 #[test]
-fn a_torn_line_is_ended_and_never_cut() {
+fn a_torn_line_is_ended_and_never_truncated() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = open(dir.path());
     writer.append(at(0), Stream::Stdout, b"first").unwrap();
@@ -228,7 +228,7 @@ fn a_log_has_one_writer() {
 }
 
 #[test]
-fn names_lead_nowhere_else() {
+fn names_cannot_leave_the_root() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("logs");
     let store = LogStore::open(&root).unwrap();

@@ -1,12 +1,12 @@
-//! What several tests need.
+//! Helpers shared by the tests.
 
 use std::future::Future;
 use std::time::Duration;
 
 use mainstay_journal::{Delivery, EventRetention, EventStore, StartAt};
 
-/// Far longer than anything here takes; a test that hangs fails instead.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A timeout far beyond the duration of any test, so that a hanging one fails.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -14,7 +14,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         .build()
         .unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, future)
+        tokio::time::timeout(TEST_TIMEOUT, future)
             .await
             .expect("timed out")
     })

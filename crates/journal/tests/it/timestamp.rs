@@ -31,12 +31,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_time_or_not(bytes: Vec<u8>) {
+    fn no_bytes_cause_a_panic(bytes: Vec<u8>) {
         let _ = Timestamp::parse(&bytes);
     }
 
     #[test]
-    fn a_damaged_time_is_what_jiff_says_or_nothing(nanos: i64, at in 0..30_usize, byte in 0x20..0x7F_u8) {
+    fn a_corrupt_time_is_parsed_as_jiff_does_or_refused(nanos: i64, at in 0..30_usize, byte in 0x20..0x7F_u8) {
         let mut text = Timestamp::from_nanos(nanos).format();
         text[at] = byte;
         let text = std::str::from_utf8(&text).unwrap();
@@ -53,7 +53,7 @@ fn fraction_digits_after_the_ninth_are_dropped() {
 }
 
 #[test]
-fn what_is_not_a_time_is_refused() {
+fn malformed_times_are_refused() {
     for text in [
         "",
         "Z",
