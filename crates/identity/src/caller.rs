@@ -1,5 +1,5 @@
-//! The identity behind a call, as the listener established it. It must only be built from what
-//! was proved (a verified certificate, the kernel's word on a uid), never from request contents.
+//! The identity of a caller, as the listener established it. It must only be built from proof (a
+//! verified certificate, the UID reported by the kernel), never from request contents.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use jiff::Timestamp;
 use crate::pki::{CertificateInfo, UnreadableCertificate};
 use crate::roles::{NODE_ORGANIZATION, Role};
 
-/// Who is calling.
+/// The identity of a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The certificate's common name, or a name for the local user.
     pub name: String,
     /// The highest role held; none means that nothing in the table is allowed.
     pub role: Option<Role>,
-    /// Whether this is a node, which may state the roles of the caller it forwards for.
+    /// True for a node, which may state the role of the caller it forwards for.
     pub is_node: bool,
-    /// How the identity was proved.
+    /// The proof of the identity.
     pub via: Via,
 }
 
-/// How a caller proved who it is.
+/// The proof of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Via {
     /// A client certificate of the node's authority.
@@ -30,21 +30,21 @@ pub enum Via {
         serial: String,
         /// SHA-256 of the DER form, hex.
         fingerprint: String,
-        /// When it ends; a connection may outlive it.
+        /// Its expiry; a connection may outlive it.
         not_after: Timestamp,
     },
-    /// The kernel named the peer of the local socket.
+    /// The credentials of the peer of the unix socket, from the kernel.
     LocalUser {
-        /// The peer's user id.
+        /// The peer's UID.
         uid: u32,
     },
-    /// The opt-in listener that serves reads on loopback to anyone.
+    /// None: the opt-in read-only listener on loopback.
     LoopbackReadOnly,
 }
 
 impl Caller {
-    /// The holder of a certificate the TLS layer has already verified. Organizations that are
-    /// not roles are ignored: other tools put theirs there too.
+    /// Creates the caller of a certificate that the TLS layer has verified. Organizations that are
+    /// not roles are ignored: other tools use the field too.
     pub fn from_certificate(der: &[u8]) -> Result<Self, UnreadableCertificate> {
         let info = CertificateInfo::from_der(der)?;
         let role = info
@@ -68,8 +68,8 @@ impl Caller {
         })
     }
 
-    /// The peer of the local socket. Root and the user the daemon itself runs as could take
-    /// everything anyway, so they are admins; nobody else has a role.
+    /// Creates the caller of the unix socket. Root and the daemon's own user have full access
+    /// anyway, so they are admins; no other user has a role.
     pub fn from_uid(uid: u32, daemon_uid: u32) -> Self {
         let role = (uid == 0 || uid == daemon_uid).then_some(Role::Admin);
         Self {
@@ -80,7 +80,8 @@ impl Caller {
         }
     }
 
-    /// A process inside a cell that got hold of the local socket: whoever it runs as has no role.
+    /// Creates the caller of the unix socket for a process inside a cell, which has no role
+    /// whatever its UID.
     pub fn inside_cell(uid: u32) -> Self {
         Self {
             name: format!("uid {uid} in a cell"),
@@ -90,7 +91,7 @@ impl Caller {
         }
     }
 
-    /// Anyone who reaches the read-only loopback listener.
+    /// Creates the caller of the read-only loopback listener.
     pub fn loopback_read_only() -> Self {
         Self {
             name: "loopback".to_owned(),
@@ -112,7 +113,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// A name from a certificate goes into log lines; a line break in it could forge one.
+/// Removes control characters from a name: a newline in it could forge a log line.
 fn printable(name: &str) -> String {
     let clean: String = name
         .chars()

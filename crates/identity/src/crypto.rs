@@ -1,5 +1,5 @@
 //! The one cryptographic provider and the few primitives needed from it. Nothing here may rely
-//! on a process-wide default provider: whoever embeds this crate may have set another.
+//! on the process-wide default provider, which another crate may have set.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,8 +13,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// SHA-256, taken from a cipher suite of the provider so that no second implementation of it
-/// comes along for a fingerprint.
+/// Computes SHA-256 with the provider, so that fingerprints need no second implementation.
 pub(crate) fn sha256(bytes: &[u8]) -> Vec<u8> {
     let hash = match cipher_suite::TLS13_AES_128_GCM_SHA256 {
         SupportedCipherSuite::Tls12(suite) => suite.common.hash_provider,

@@ -1,5 +1,5 @@
-//! Who a caller is and what it may do: certificates, roles, the authorizer's table, the TLS
-//! configurations built from them, and the file a client keeps its credentials in.
+//! Identity and permissions of callers: certificates, roles, the authorizer's table, TLS
+//! configurations, and the client configuration with its credentials.
 //!
 //! This crate knows neither gRPC nor an async runtime. It must never let a private key reach a
 //! log or an error text, and never replace a certificate authority that clients already trust.

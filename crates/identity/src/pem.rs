@@ -1,5 +1,5 @@
-//! From PEM text to what the TLS layer works with. Anything unreadable is simply nothing here:
-//! the caller knows which file or field it came from and says so.
+//! Parsing of PEM text for the TLS layer. Unreadable text is `None`: the caller knows its file or
+//! field and reports it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use crate::crypto::provider;
 use crate::private_key::PrivateKeyPem;
 
-/// All certificates of the text, or nothing if one of them is cut short or there is none.
+/// Parses all certificates; `None` if there is none or one is truncated.
 pub(crate) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
         .collect::<Result<_, _>>()
@@ -18,7 +18,7 @@ pub(crate) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// The key, ready to sign with.
+/// Parses a key to sign with.
 pub(crate) fn signing_key(key: &PrivateKeyPem) -> Option<Arc<dyn SigningKey>> {
     let der = PrivateKeyDer::from_pem_slice(key.expose().as_bytes()).ok()?;
     provider().key_provider.load_private_key(der).ok()

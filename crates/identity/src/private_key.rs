@@ -1,5 +1,5 @@
-//! A private key as text. The type exists so that a key cannot slip into a log: it has no
-//! Display, its Debug says nothing, and reading it takes a call that shows in review.
+//! A private key as text. The type keeps keys out of logs: it has no Display, its Debug is
+//! redacted, and reading it takes a call that is visible in review.
 
 use std::fmt;
 

@@ -8,10 +8,10 @@ use std::str::FromStr;
 /// forwards for; by itself it grants nothing.
 pub const NODE_ORGANIZATION: &str = "os:node";
 
-/// What a caller is trusted with, lowest first.
+/// The role of a caller, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Looks, changes nothing.
+    /// Reads, changes nothing.
     Reader,
     /// Also stops, starts and reboots.
     Operator,
@@ -23,7 +23,7 @@ impl Role {
     /// Every role, lowest first.
     pub const ALL: [Self; 3] = [Self::Reader, Self::Operator, Self::Admin];
 
-    /// The role as it stands in a certificate's Organization.
+    /// The role as written in the Organization of a certificate.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reader => "os:reader",
@@ -39,7 +39,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// The text is not the name of a role.
+/// The error of text that is not the name of a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown role {0:?}; the roles are os:reader, os:operator and os:admin")]
 pub struct UnknownRole(pub String);

@@ -1,7 +1,7 @@
 //! The authorizer's table: which role each method needs and whether calling it is audited.
 //!
-//! This is the only place where that is decided. A method without a row is for admins alone and
-//! audited, so that forgetting a row never opens a door.
+//! Permissions are decided nowhere else. A method without a row needs the admin role and is audited,
+//! so that a missing row never grants access.
 
 use crate::caller::Caller;
 use crate::roles::Role;
@@ -13,7 +13,7 @@ pub struct Rule {
     pub method: &'static str,
     /// The lowest role that may call it.
     pub role: Role,
-    /// Whether the call goes to the audit log: it changes the machine or takes secrets out.
+    /// True if calls go to the audit log: they change the machine or read secrets.
     pub audited: bool,
 }
 
@@ -49,7 +49,7 @@ const fn administers(method: &'static str) -> Rule {
     }
 }
 
-/// What holds for a method that has no row.
+/// The rule for a method without a row.
 const UNLISTED: Rule = administers("*");
 
 /// Every method with a rule of its own, in byte order of the path. The six methods of the OS

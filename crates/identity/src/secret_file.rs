@@ -1,15 +1,15 @@
-//! Reading files that hold secrets. A secret others can read is refused, so that a wrong mode is
-//! found on the day it is made and not on the day it is used.
+//! Reading of files with secrets. A file that others can read is refused, so that a wrong mode is
+//! found when it is set and not when it is exploited.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Far more than any key or configuration of ours.
-const MOST_BYTES: u64 = 1 << 20;
+/// The maximum size of a file with a key or a configuration.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Why a file with a secret could not be used.
+/// The reason a file with a secret cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
     /// Group or others have some access to the file.
@@ -28,7 +28,7 @@ pub enum SecretFileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
 }
@@ -40,8 +40,7 @@ fn file_name(path: &Path) -> String {
         .into_owned()
 }
 
-/// The contents of a secret file. The mode is taken from the open file, so it is the mode of
-/// what is read.
+/// Reads a secret file. The mode is checked on the open file, so it is that of the bytes read.
 pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, SecretFileError> {
     let unreadable = |source| SecretFileError::Unreadable {
         path: path.to_owned(),
@@ -57,10 +56,10 @@ pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, SecretFileError> {
     }
     let mut bytes = Vec::new();
     (&mut file)
-        .take(MOST_BYTES + 1)
+        .take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(unreadable(io::ErrorKind::FileTooLarge.into()));
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! One context: where some nodes are and how to identify oneself to them.
+//! One context: the endpoints of some nodes and the credentials for them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use crate::private_key::PrivateKeyPem;
 
-/// Where to connect and with which credentials.
+/// Endpoints and credentials.
 #[derive(Clone, PartialEq, Default)]
 pub struct Context {
     /// Addresses to connect to, `host` or `host:port`.
     pub endpoints: Vec<String>,
-    /// Nodes to ask when a command names none; empty means the endpoint itself.
+    /// The default nodes of a command; empty means the endpoint itself.
     pub nodes: Vec<String>,
     /// A local socket to use instead of the endpoints.
     pub socket: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub struct Context {
     pub crt: Option<String>,
     /// The client's key.
     pub key: Option<PrivateKeyPem>,
-    /// Keys that are not ours, kept for whoever put them there.
+    /// Unknown keys, preserved.
     pub extra: BTreeMap<String, serde_json::Value>,
 }
 
@@ -34,7 +34,7 @@ impl Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What others keep here may be a secret too, so only its keys show.
+        // Unknown values may be secrets too, so only their keys are shown.
         f.debug_struct("Context")
             .field("endpoints", &self.endpoints)
             .field("nodes", &self.nodes)

@@ -1,24 +1,24 @@
-//! What can go wrong with the client configuration, each with what to do about it.
+//! Errors of the client configuration, each with its remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::secret_file::SecretFileError;
 
-/// Why the client configuration could not be read, written or used.
+/// The reason the client configuration cannot be read, written or used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientConfigError {
     /// The file cannot be read, or others can read it.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// The file is not what it should be.
+    /// The file is malformed.
     #[error("{}, line {line}: {problem}", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where, counted from 1.
+        /// The line, counted from 1.
         line: u64,
-        /// What is wrong there.
+        /// The problem.
         problem: String,
     },
     /// The file cannot be written.
@@ -26,16 +26,16 @@ pub enum ClientConfigError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The contents cannot be put into YAML.
-    #[error("cannot put the configuration into YAML")]
+    /// The configuration cannot be encoded as YAML.
+    #[error("cannot encode the configuration as YAML")]
     Encode(#[from] serde_saphyr::SerializeError),
     /// There is no context of that name.
     #[error("no context {name:?}; {}", there_are(.known))]
     UnknownContext {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The contexts there are.
         known: Vec<String>,
@@ -49,8 +49,8 @@ pub enum ClientConfigError {
 }
 
 impl ClientConfigError {
-    /// Whether the file's mode or owner is what stands in the way, so that the file must not be
-    /// taken for missing or worthless.
+    /// True if the mode or owner of the file prevents its use, so that it must not be treated as
+    /// missing or corrupt.
     pub fn is_permission_problem(&self) -> bool {
         match self {
             Self::File(SecretFileError::OpenToOthers { .. }) => true,

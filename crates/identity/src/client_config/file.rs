@@ -1,5 +1,5 @@
-//! The YAML form of the client configuration. The text is read twice: once into our own shape,
-//! whose errors know their line, and once as a whole, for the keys that are not ours.
+//! The YAML form of the client configuration. The text is parsed twice: into typed fields, whose
+//! errors have a line number, and as a whole, to preserve unknown keys.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::{ClientConfig, ClientConfigError, Context};
 use crate::private_key::PrivateKeyPem;
 
-/// Something in the text is not as it should be.
+/// A malformed part of the text.
 pub(super) struct Fault {
     line: u64,
     problem: String,
@@ -42,20 +42,20 @@ impl From<serde_saphyr::Error> for Fault {
     }
 }
 
-/// Only words that are known not to come from the file: a key may stand anywhere in it, also
-/// where it does not belong.
+/// Describes an error without quoting the file: a private key may be anywhere in it, also where it
+/// does not belong.
 fn problem(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     match error {
-        // Ours: the only ones who make such errors are the readers below.
+        // Only the deserializers below create such errors.
         Error::Message { msg, .. } => msg.clone(),
-        Error::Eof { .. } => "the text ends too early".to_owned(),
+        Error::Eof { .. } => "unexpected end of file".to_owned(),
         Error::Unexpected { expected, .. } => format!("expected {expected}"),
         Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
             format!("expected {expected}")
         }
         Error::SerdeMissingField { field, .. } => format!("{field} is missing"),
-        Error::DuplicateMappingKey { .. } => "a key stands twice in the same mapping".to_owned(),
+        Error::DuplicateMappingKey { .. } => "duplicate key in a mapping".to_owned(),
         Error::InvalidUtf8Input => "the text is not UTF-8".to_owned(),
         _ => "this is not the YAML of a client configuration".to_owned(),
     }
@@ -87,7 +87,7 @@ struct ContextForm {
     extra: BTreeMap<String, Value>,
 }
 
-/// PEM text, base64 once more in the file.
+/// PEM text, encoded as base64 in the file.
 struct EncodedPem(String);
 
 impl Serialize for EncodedPem {

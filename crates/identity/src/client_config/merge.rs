@@ -1,8 +1,8 @@
-//! Bringing two client configurations together without losing a context of either.
+//! Merging of two client configurations without losing a context of either.
 
 use super::{ClientConfig, Context};
 
-/// A context that came in under another name because its own was taken.
+/// A context that was renamed because its name was in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renamed {
     /// The name it had.
@@ -12,9 +12,8 @@ pub struct Renamed {
 }
 
 impl ClientConfig {
-    /// Takes over every context of `other`. A name that is taken by a different context gets
-    /// `-1`, `-2`, … appended; one that is taken by the very same context is left alone. The
-    /// context in use stays, unless there was none.
+    /// Adds every context of `other`. A name in use by a different context gets `-1`, `-2`, …
+    /// appended; an identical context is skipped. The current context stays, unless there was none.
     pub fn merge(&mut self, other: Self) -> Vec<Renamed> {
         let Self {
             context: wanted,

@@ -1,6 +1,6 @@
-//! The file a client keeps its credentials in: named contexts, each with the endpoints of some
-//! nodes and a certificate for them. The shape is the one existing node clients use, so that one
-//! file serves them and us; what they keep in it beyond ours is left as it is.
+//! The client configuration: named contexts, each with the endpoints of some nodes and a
+//! certificate for them. The format is that of existing node clients, so that one file serves both;
+//! their other keys are preserved.
 //!
 //! The file holds private keys: it is written 0600 and not read when others can read it, and no
 //! error shows any of its contents.
@@ -27,7 +27,7 @@ pub struct ClientConfig {
     pub context: String,
     /// The contexts by name.
     pub contexts: BTreeMap<String, Context>,
-    /// Keys at the top of the file that are not ours, kept for whoever put them there.
+    /// Unknown keys at the top level, preserved.
     pub extra: BTreeMap<String, serde_json::Value>,
 }
 
@@ -38,18 +38,17 @@ impl ClientConfig {
         file::parse(&bytes).map_err(|fault| fault.in_file(path))
     }
 
-    /// The text of the file, for whoever wants it elsewhere. It holds the keys.
+    /// Returns the text of the file, private keys included.
     pub fn to_yaml(&self) -> Result<String, ClientConfigError> {
         file::to_yaml(self)
     }
 
-    /// Writes the file as a whole, readable by its owner alone. A link is followed, so that a
-    /// file kept elsewhere stays there.
+    /// Replaces the file atomically, with mode 0600. A symbolic link is followed.
     pub fn save(&self, path: &Path) -> Result<(), ClientConfigError> {
         file::save(self, path)
     }
 
-    /// The context of this name, or the one in use.
+    /// Returns the context of this name, or the current one.
     pub fn get(&self, name: Option<&str>) -> Result<(&str, &Context), ClientConfigError> {
         let wanted = name.unwrap_or(&self.context);
         match self.contexts.get_key_value(wanted) {
@@ -61,7 +60,7 @@ impl ClientConfig {
         }
     }
 
-    /// Makes a context the one in use.
+    /// Makes a context the current one.
     pub fn use_context(&mut self, name: &str) -> Result<(), ClientConfigError> {
         if !self.contexts.contains_key(name) {
             return Err(self.unknown(name));
@@ -70,7 +69,7 @@ impl ClientConfig {
         Ok(())
     }
 
-    /// Takes a context out. If it was the one in use, none is afterwards.
+    /// Removes a context. If it was the current one, none is current afterwards.
     pub fn remove(&mut self, name: &str) -> Result<Context, ClientConfigError> {
         let Some(removed) = self.contexts.remove(name) else {
             return Err(self.unknown(name));
@@ -95,7 +94,7 @@ impl ClientConfig {
 
 impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What others keep here may be a secret, so only its keys show.
+        // Unknown values may be secrets, so only their keys are shown.
         f.debug_struct("ClientConfig")
             .field("context", &self.context)
             .field("contexts", &self.contexts)

@@ -22,11 +22,11 @@ use crate::roles::{NODE_ORGANIZATION, Role};
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// How long an authority made here is valid: ten years.
+/// The validity of a new authority: ten years.
 pub const CA_TTL: Duration = Duration::from_secs(3653 * DAY);
-/// How long a node certificate is valid: a year, renewed after two thirds of it.
+/// The validity of a node certificate: a year, renewed after two thirds of it.
 pub const NODE_TTL: Duration = Duration::from_secs(365 * DAY);
-/// How long a client certificate is valid unless asked otherwise: a year.
+/// The default validity of a client certificate: a year.
 pub const CLIENT_TTL: Duration = Duration::from_secs(365 * DAY);
 
 /// Certificates begin this long in the past, for peers whose clocks are behind.
@@ -35,12 +35,12 @@ const BACKDATED: Duration = Duration::from_secs(5 * 60);
 /// A client certificate to be issued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientSpec {
-    /// Who it is for; appears in the audit log.
+    /// The name of the client; appears in the audit log.
     pub name: String,
     /// The roles wanted. Roles are ordered and each includes those below it, so the certificate
     /// carries the highest alone.
     pub roles: Vec<Role>,
-    /// How long it is valid, counted from now.
+    /// The validity, from now.
     pub ttl: Duration,
 }
 
@@ -53,7 +53,7 @@ pub struct IssuedPem {
     pub key: PrivateKeyPem,
     /// The certificate of the authority that signed it, PEM.
     pub ca: String,
-    /// What the certificate says.
+    /// The fields of the certificate.
     pub info: CertificateInfo,
 }
 
@@ -65,8 +65,8 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a new authority. A part of its key's digest is added to the name, so that two
-    /// authorities of the same name can be told apart, by people and by TLS.
+    /// Creates a new authority. A part of its key's digest is added to the name, so that two
+    /// authorities of the same name differ for people and for TLS.
     pub fn create(name: &str, ttl: Duration) -> Result<Self, PkiError> {
         Self::create_at(name, ttl, Timestamp::now())
     }
@@ -78,7 +78,7 @@ impl Authority {
         Self::self_sign(&name, key, ttl, now)
     }
 
-    /// Makes the authority's certificate from a key that exists. With the same name and key,
+    /// Creates the authority's certificate from an existing key. With the same name and key,
     /// everything the key has signed verifies against the new certificate too.
     pub(crate) fn self_sign(
         name: &str,
@@ -117,7 +117,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// What the authority's certificate says.
+    /// The fields of the authority's certificate.
     pub fn info(&self) -> &CertificateInfo {
         &self.info
     }
@@ -176,7 +176,7 @@ impl Authority {
                 day: day(self.info.not_after),
             });
         }
-        // Some peers check the authority's dates too; a longer life would only be a promise.
+        // Some peers check the validity of the authority too, so a longer one has no effect.
         set_validity(&mut params, now, later(now, ttl).min(self.info.not_after));
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -239,7 +239,7 @@ fn serial() -> Result<SerialNumber, PkiError> {
 }
 
 fn set_validity(params: &mut CertificateParams, now: Timestamp, not_after: Timestamp) {
-    // A clock before 1970 is wrong beyond repair; the begin of the epoch will do.
+    // A clock before 1970 is wrong; the epoch is used instead.
     let seconds = |at: Timestamp| Duration::from_secs(u64::try_from(at.as_second()).unwrap_or(0));
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     params.not_before = epoch + seconds(earlier(now, BACKDATED));

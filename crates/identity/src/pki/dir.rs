@@ -1,15 +1,15 @@
-//! The directory with the node's certificates: made on the first start, checked and mended on
+//! The directory with the node's certificates: created on the first start, checked and repaired on
 //! every later one.
 //!
-//! Files are written in the order ca.key, ca.crt, node.key, node.crt, each as a whole. Cut short
-//! anywhere, the next start finds a state it can go on from:
+//! Files are written in the order ca.key, ca.crt, node.key, node.crt, each atomically. After a crash
+//! at any point the next start recovers:
 //! - a node certificate or key that is missing, broken or does not fit is issued again;
 //! - a missing or broken `ca.crt` is made again from `ca.key`, with the name its certificates
 //!   carry as issuer, so they stay valid; a broken file is kept beside it as `ca.crt.damaged`;
 //! - a broken `ca.key`, or an authority that is gone while a node certificate exists, is an
 //!   error: only a person can tell whether a backup has it.
 //!
-//! This module never makes a new authority where there may have been one.
+//! This module never creates a new authority where there may have been one.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ use super::node_check::{Fault, Found, check, signed_by};
 use crate::pem::certificates;
 use crate::private_key::PrivateKeyPem;
 
-/// What authorities made here are called, before the part that comes from their key.
+/// The name of new authorities, before the part derived from their key.
 const AUTHORITY_NAME: &str = "mainstay";
 
 /// A directory with the certificates of a node.
@@ -40,11 +40,11 @@ pub struct PkiDir {
 pub struct Ensured {
     /// The certificate to serve with.
     pub node: CertifiedNode,
-    /// Whether a new authority was made: no client has a certificate yet.
+    /// True if a new authority was created: no client has a certificate yet.
     pub created_ca: bool,
-    /// Why the node certificate was issued anew; nothing on a first start.
+    /// The reason the node certificate was reissued; `None` on a first start.
     pub renewed: Option<String>,
-    /// What an operator should know although the node can go on.
+    /// A warning for the operator; the node can serve.
     pub warning: Option<String>,
 }
 
@@ -57,11 +57,11 @@ pub struct CertifiedNode {
     pub key: PrivateKeyPem,
     /// The authority's certificate, PEM.
     pub ca: String,
-    /// What the certificate says.
+    /// The fields of the certificate.
     pub info: CertificateInfo,
 }
 
-/// The authority as the directory has it.
+/// The authority in the directory.
 struct Standing {
     ca: String,
     info: CertificateInfo,
@@ -79,8 +79,8 @@ impl PkiDir {
         }
     }
 
-    /// Brings the directory into a state the node can serve with: makes what is missing, checks
-    /// what is there, renews what is due. Safe to call from several processes at once.
+    /// Makes the directory ready to serve with: creates missing files, checks existing ones, renews
+    /// what is due. Safe to call from several processes at once.
     pub fn ensure(&self, names: &NodeNames, now: Timestamp) -> Result<Ensured, PkiError> {
         let _lock = self.files.lock()?;
         let standing = self.standing(now)?;
@@ -158,7 +158,7 @@ impl PkiDir {
         })
     }
 
-    /// Makes `ca.crt` again from its key. The name must be the one that issued certificates
+    /// Recreates `ca.crt` from its key. The name must be the one that issued certificates
     /// carry; the node's own certificate, if readable, proves which that is.
     fn remake_ca(&self, key: KeyPair, damaged: bool, now: Timestamp) -> Result<Standing, PkiError> {
         let node = self.files.certificate(Name::NodeCert)?;

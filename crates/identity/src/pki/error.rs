@@ -1,4 +1,4 @@
-//! What can go wrong with the node's certificates, each with what to do about it.
+//! Errors of the node's certificates, each with its remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use super::info::UnreadableCertificate;
 use crate::secret_file::SecretFileError;
 
-/// Why a certificate could not be loaded, checked or issued.
+/// The reason a certificate cannot be loaded, checked or issued.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
-    /// The directory cannot be made, locked or listed.
+    /// The directory cannot be created, locked or listed.
     #[error("cannot use the directory {}; check its owner and permissions", .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
     /// A public file cannot be read.
@@ -22,7 +22,7 @@ pub enum PkiError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
     /// A file cannot be written.
@@ -30,7 +30,7 @@ pub enum PkiError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
     /// A key file cannot be read, or others can read it.
@@ -53,7 +53,7 @@ pub enum PkiError {
         .path.display()
     )]
     MissingCaKey {
-        /// Where the key would be.
+        /// The expected path of the key.
         path: PathBuf,
     },
     /// Key and certificate of the authority are of different authorities.
@@ -72,7 +72,7 @@ pub enum PkiError {
     DamagedCaCertificate {
         /// The certificate file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         source: UnreadableCertificate,
     },
     /// The certificate that should be an authority's may not sign.
@@ -120,7 +120,7 @@ pub enum PkiError {
         /// The day, in UTC.
         day: String,
     },
-    /// The node's certificate is no good, and there is no key to issue another.
+    /// The node's certificate is unusable, and there is no key to issue another.
     #[error(
         "{problem}, and without ca.key this node cannot issue another; put a new node.crt and \
          node.key signed by the authority of ca.crt into {}",
@@ -129,7 +129,7 @@ pub enum PkiError {
     NodeCertificate {
         /// The directory.
         directory: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// Nothing printable is left of a name.
@@ -150,10 +150,10 @@ pub enum PkiError {
     /// A certificate that should be readable is not.
     #[error("cannot read the certificate back")]
     Unreadable(#[from] UnreadableCertificate),
-    /// The cryptographic library refused.
-    #[error("cannot make a key or a certificate")]
+    /// The cryptographic library failed.
+    #[error("cannot create a key or a certificate")]
     Generate(#[from] rcgen::Error),
-    /// The system gave no random bytes.
+    /// The random number generator of the system failed.
     #[error("cannot get random bytes from the system")]
     NoRandom,
 }

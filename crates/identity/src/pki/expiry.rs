@@ -1,15 +1,14 @@
-//! When to speak up about a certificate that ends soon, and in which words. It only tells;
-//! renewing is the directory's.
+//! Warnings about certificates that expire soon. Renewal is the task of the directory.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::info::CertificateInfo;
 
-/// How early a coming expiry is mentioned, unless a third of the certificate's life is less.
+/// The time before expiry at which warnings start, unless a third of the validity is less.
 const NOTICE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// One line for a client whose certificate ends soon or has ended. `owner` says whose it is,
-/// for example `context "default"`.
+/// Returns a warning for a client whose certificate expires soon or has expired. `owner` names its
+/// owner, for example `context "default"`.
 pub fn certificate_warning(owner: &str, info: &CertificateInfo, now: Timestamp) -> Option<String> {
     let phrase = expiry_phrase(info, now)?;
     Some(format!(
@@ -33,7 +32,7 @@ pub fn day(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d").to_string()
 }
 
-/// The largest unit that fits, rounded down: nobody should believe to have longer than they do.
+/// Formats a duration in the largest unit that fits, rounded down so as not to overstate it.
 fn rounded(left: SignedDuration) -> String {
     let (count, unit) = match (left.as_hours() / 24, left.as_hours(), left.as_mins()) {
         (0, 0, minutes) => (minutes, "minute"),

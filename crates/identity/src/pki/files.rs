@@ -1,5 +1,5 @@
-//! The four files of the directory: where they are, how they are read and written, and the lock
-//! that keeps two processes from working on them at once. It does not judge what they hold.
+//! The four files of the directory: paths, reading, writing, and the lock against concurrent
+//! processes. It does not validate their contents.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -40,7 +40,7 @@ impl Name {
     }
 }
 
-/// The directory the files live in.
+/// The directory of the files.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     directory: PathBuf,
@@ -59,8 +59,8 @@ impl Files {
         self.directory.join(name.as_str())
     }
 
-    /// Makes the directory if need be, waits until no other process works on it, and clears
-    /// away what a crash in the middle of a write left. The lock is held as long as the value.
+    /// Creates the directory if it does not exist, waits for its lock, and removes temporary files
+    /// of interrupted writes. The lock is held as long as the value lives.
     pub(crate) fn lock(&self) -> Result<File, PkiError> {
         self.try_lock().map_err(|source| PkiError::Directory {
             path: self.directory.clone(),
@@ -83,8 +83,8 @@ impl Files {
         self.path(name).exists()
     }
 
-    /// The text of a certificate file, or nothing when there is no such file. Bytes that are no
-    /// text are as little a certificate as any other garbage, so they come back mangled.
+    /// Reads a certificate file; `None` if it does not exist. Invalid UTF-8 is replaced: it is no
+    /// certificate either way.
     pub(crate) fn certificate(&self, name: Name) -> Result<Option<String>, PkiError> {
         let path = self.path(name);
         match fs::read(&path) {
@@ -94,7 +94,7 @@ impl Files {
         }
     }
 
-    /// The text of a key file, or nothing when there is no such file.
+    /// Reads a key file; `None` if it does not exist.
     pub(crate) fn key(&self, name: Name) -> Result<Option<PrivateKeyPem>, PkiError> {
         match read_secret(&self.path(name)) {
             Ok(bytes) => Ok(Some(PrivateKeyPem::new(String::from_utf8_lossy(&bytes)))),
@@ -121,8 +121,7 @@ impl Files {
             .map_err(|source| PkiError::Write { path, source })
     }
 
-    /// Moves a file that cannot be used to `<name>.damaged`, so that nothing is lost that a
-    /// person might still make sense of.
+    /// Renames an unusable file to `<name>.damaged`, so that its contents are not lost.
     pub(crate) fn set_aside(&self, name: Name) -> Result<(), PkiError> {
         let path = self.path(name);
         let aside = self.directory.join(format!("{}.damaged", name.as_str()));

@@ -1,5 +1,5 @@
-//! What a certificate says, as plain values. Reading one proves nothing about it: verification
-//! is the TLS layer's.
+//! The fields of a certificate as plain values. Parsing proves nothing: verification is the task
+//! of the TLS layer.
 
 use std::net::IpAddr;
 
@@ -14,12 +14,12 @@ use x509_parser::x509::AttributeTypeAndValue;
 
 use crate::crypto::{hex, sha256};
 
-/// The parts of a certificate that people and the authorizer look at.
+/// The fields of a certificate that people and the authorizer use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInfo {
     /// Common name of the subject; empty when there is none.
     pub subject_cn: String,
-    /// Every Organization of the subject, in the order they stand.
+    /// Every Organization of the subject, in order.
     pub organizations: Vec<String>,
     /// Serial number, lower-case hex.
     pub serial: String,
@@ -29,24 +29,24 @@ pub struct CertificateInfo {
     pub not_before: Timestamp,
     /// Last moment of validity.
     pub not_after: Timestamp,
-    /// DNS names and IP addresses the certificate is made out to.
+    /// DNS names and IP addresses of the certificate.
     pub sans: Vec<String>,
     /// Common name of the issuer; empty when there is none.
     pub issuer_cn: String,
-    /// Whether it may sign other certificates.
+    /// True if it may sign other certificates.
     pub is_ca: bool,
 }
 
-/// The bytes are not a certificate.
+/// The error of bytes that are not a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableCertificate {
     /// No complete `CERTIFICATE` block in the text.
     #[error("no complete PEM block of a certificate in the text")]
     NoPem,
-    /// The block is there, but what it holds is not a certificate.
+    /// The contents of the block are not a certificate.
     #[error("the contents are not an X.509 certificate")]
     NotX509,
-    /// A date that no calendar has.
+    /// A date outside the calendar.
     #[error("the certificate's validity is not a date")]
     BadDate,
 }
@@ -77,7 +77,7 @@ impl CertificateInfo {
         })
     }
 
-    /// How long the certificate is still valid; negative once it has expired.
+    /// Returns the remaining validity; negative once the certificate has expired.
     pub fn expires_in(&self, now: Timestamp) -> SignedDuration {
         self.not_after.duration_since(now)
     }
@@ -87,13 +87,13 @@ impl CertificateInfo {
         self.not_after.duration_since(self.not_before)
     }
 
-    /// Whether two thirds of its life are over: time for a new one, with a third left in which
-    /// a failure to renew can be noticed and repaired.
+    /// True after two thirds of the validity: renewal is due, with a third left to repair a failed
+    /// one.
     pub fn renew_due(&self, now: Timestamp) -> bool {
         self.expires_in(now) <= self.lifetime() / 3
     }
 
-    /// Whether it has expired.
+    /// True if it has expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.not_after < now
     }

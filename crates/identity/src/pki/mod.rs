@@ -8,7 +8,7 @@
 //! | `node.key` | 0600 | the node's key                                                   |
 //! | `node.crt` | 0644 | the node's certificate, for serving and for calling other nodes  |
 //!
-//! Whatever can be made again without anyone noticing is made again; whatever clients already
+//! Files that can be recreated without effect on clients are recreated; an authority that clients
 //! trust is never replaced, only reported. Every key is ECDSA P-256.
 
 mod authority;

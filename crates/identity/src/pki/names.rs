@@ -1,5 +1,5 @@
-//! The names a certificate is made out to, brought into the form certificates can carry. One odd
-//! name must not keep a node from starting, so what no certificate can hold is left out.
+//! The names in a certificate, normalised. An invalid name must not prevent a node from starting,
+//! so it is left out.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::error::PkiError;
 /// Longest common name X.509 allows, in characters.
 pub(crate) const COMMON_NAME_MAX: usize = 64;
 
-/// What a node wants to be called.
+/// The names of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeNames {
     /// The node's host name; it becomes the certificate's common name.

@@ -1,5 +1,5 @@
-//! Whether the node's certificate is still good: the same checks its peers will make, plus those
-//! that tell when a new one is due. It judges; replacing is the directory's.
+//! Validation of the node's certificate: the checks its peers make, and whether renewal is due.
+//! Replacement is the task of the directory.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::crypto::provider;
 use crate::pem::{certificates, signing_key};
 use crate::private_key::PrivateKeyPem;
 
-/// Why the node should have another certificate.
+/// The reason the node needs another certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Peers will refuse this one.
@@ -41,7 +41,7 @@ pub(crate) struct Found<'a> {
     pub(crate) ca: &'a str,
 }
 
-/// The first fault found, gravest first, or what the certificate says if there is none.
+/// Returns the most severe fault, or the fields of the certificate if there is none.
 pub(crate) fn check(
     found: &Found<'_>,
     wanted: &NodeNames,
@@ -84,8 +84,8 @@ fn unusable(
         .then(|| "node.crt was not signed by the authority of ca.crt".to_owned())
 }
 
-/// Whether a chain leads to the authority. Asked for the moment the certificate began to be
-/// valid, so that the answer is about the signature and not about the clock.
+/// True if a chain leads to the authority. Checked for the start of validity, so that the result
+/// depends on the signature and not on the clock.
 pub(crate) fn signed_by(chain: &[CertificateDer<'_>], ca: &str, at: Timestamp) -> bool {
     let Some((leaf, intermediates)) = chain.split_first() else {
         return false;

@@ -1,5 +1,5 @@
-//! How a client connects to a node: it trusts the authority of its configuration and nothing
-//! else, and shows its own certificate if it has one.
+//! TLS of a client: it trusts only the authority of its configuration, and presents its own
+//! certificate if it has one.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Why a TLS configuration could not be made from what was given. Failures of a connection are
-//! rustls's own errors; `explain` puts those into words.
+//! Errors of building a TLS configuration. Failures of a connection are errors of rustls, which
+//! `explain` describes.
 
-/// Why a TLS configuration could not be made.
+/// The reason a TLS configuration cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The authority's text holds no certificate, or a broken one.

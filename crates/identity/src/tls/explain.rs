@@ -1,5 +1,5 @@
-//! Plain words for a failed handshake: one line that says what is wrong and what to do. It only
-//! reads errors; it must never make one look like success or hide the original.
+//! Descriptions of a failed handshake: one line with problem and remedy. It only reads errors; it
+//! must never make one look like success or hide the original.
 
 use std::error::Error as StdError;
 use std::io;
@@ -11,10 +11,10 @@ use rustls_pki_types::UnixTime;
 
 use crate::pki::day;
 
-/// Longest chain of causes that is followed.
+/// The maximum length of a chain of causes.
 const CHAIN_MAX: usize = 32;
 
-/// Which end of the connection saw the error.
+/// The end of the connection that saw the error.
 #[derive(Clone, Copy)]
 enum Side {
     /// The one that connected to a node.
@@ -23,13 +23,12 @@ enum Side {
     Server,
 }
 
-/// Says to whoever connects to a node, in one line, what a TLS error means and what to do; if
-/// there is a TLS error anywhere in the chain of causes.
+/// Describes a TLS error anywhere in the chain of causes in one line, for the client of a node.
 pub fn explain(error: &(dyn StdError + 'static)) -> Option<String> {
     explain_to(Side::Client, error)
 }
 
-/// The same for the node's own log, about a client that could not connect.
+/// Describes a TLS error for the node's own log, about a client that could not connect.
 pub fn explain_to_node(error: &(dyn StdError + 'static)) -> Option<String> {
     explain_to(Side::Server, error)
 }
@@ -88,7 +87,7 @@ fn alert_in_text(error: &(dyn StdError + 'static)) -> Option<AlertDescription> {
     None
 }
 
-/// What a node answers to a client certificate it does not accept.
+/// The alerts with which a node refuses a client certificate.
 const CLIENT_REFUSED: [AlertDescription; 9] = [
     AlertDescription::UnknownCA,
     AlertDescription::CertificateExpired,

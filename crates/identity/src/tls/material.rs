@@ -1,4 +1,4 @@
-//! The trust anchors and key pairs both sides' configurations are made of.
+//! Trust anchors and key pairs for the configurations of both sides.
 
 use std::sync::Arc;
 

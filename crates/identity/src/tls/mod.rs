@@ -1,5 +1,5 @@
-//! TLS configurations made from certificates, and plain words for when a handshake fails. No
-//! connection is made here, and no configuration leaves without verification of the peer.
+//! TLS configurations built from certificates, and descriptions of failed handshakes. No connection
+//! is opened here, and every configuration verifies the peer.
 
 mod client;
 mod error;

@@ -1,6 +1,5 @@
-//! How a node serves: with its current certificate, which can be replaced while it runs, and
-//! only to clients with a certificate of its authority. It must never fall back to letting a
-//! client in without one.
+//! TLS of a node: it serves with its current certificate, which can be replaced while it runs, and
+//! only clients with a certificate of its authority. It must never accept a client without one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::crypto::provider;
 use crate::pki::CertifiedNode;
 
 /// The serving side's TLS. One configuration lasts as long as the process; handshakes that begin
-/// after [`ServerTls::replace`] use the new certificate, connections that exist go on.
+/// after [`ServerTls::replace`] use the new certificate, existing connections continue.
 pub struct ServerTls {
     current: Arc<CurrentCertificate>,
     trusted: Vec<TrustAnchor<'static>>,

@@ -48,7 +48,7 @@ fn config(current: &str, contexts: &[(&str, &str)]) -> ClientConfig {
 }
 
 #[test]
-fn a_file_of_an_existing_client_is_read_and_what_is_not_ours_is_kept() {
+fn a_file_of_an_existing_client_is_read_and_unknown_keys_are_preserved() {
     let text = format!(
         "context: lab\n\
          contexts:\n\
@@ -149,7 +149,7 @@ fn errors_name_the_line_and_show_no_contents() {
 }
 
 #[test]
-fn a_value_that_is_no_pem_is_said_to_be_that() {
+fn a_value_that_is_no_pem_is_reported_as_such() {
     let text = "contexts:\n  a:\n    endpoints: []\n    key: nonsense!\n";
     assert_eq!(
         parsed(text).unwrap_err(),
@@ -158,7 +158,7 @@ fn a_value_that_is_no_pem_is_said_to_be_that() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_an_error_with_their_line() {
+fn invalid_utf8_is_an_error_with_its_line() {
     let (_directory, path) = written("");
     fs::write(&path, b"context: a\ncontexts: \xff\n").unwrap();
     let error = ClientConfig::load(&path).unwrap_err();
@@ -195,7 +195,7 @@ fn a_missing_file_is_an_error_that_names_it() {
 }
 
 #[test]
-fn saving_makes_a_private_file_and_follows_a_link() {
+fn saving_creates_a_private_file_and_follows_a_symlink() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/er/config");
     config("a", &[("a", "h")]).save(&path).unwrap();
@@ -213,7 +213,7 @@ fn saving_makes_a_private_file_and_follows_a_link() {
 }
 
 #[test]
-fn contexts_are_chosen_removed_and_missed_by_name() {
+fn contexts_are_selected_removed_and_not_found_by_name() {
     let mut config = config("", &[("lab", "h"), ("prod", "i")]);
     let error = config.get(None).unwrap_err().to_string();
     assert_eq!(
@@ -237,7 +237,7 @@ fn contexts_are_chosen_removed_and_missed_by_name() {
 }
 
 #[test]
-fn merging_renames_what_clashes_and_keeps_the_context_in_use() {
+fn merging_renames_clashing_contexts_and_keeps_the_current_one() {
     let mut ours = config("lab", &[("lab", "h"), ("lab-1", "i"), ("same", "s")]);
     let theirs = config("lab", &[("lab", "other"), ("same", "s"), ("new", "n")]);
     let renamed = ours.merge(theirs);
@@ -255,7 +255,7 @@ fn merging_renames_what_clashes_and_keeps_the_context_in_use() {
 }
 
 #[test]
-fn merging_into_nothing_takes_over_the_choice() {
+fn merging_into_an_empty_configuration_takes_the_current_context() {
     let mut empty = ClientConfig::default();
     assert_eq!(empty.merge(config("b", &[("a", "h"), ("b", "i")])), []);
     assert_eq!(empty.context, "b");
@@ -337,7 +337,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_is_saved_is_what_is_loaded(config in any_config()) {
+    fn a_saved_configuration_is_loaded_unchanged(config in any_config()) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
         config.save(&path).unwrap();
@@ -345,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn no_file_whatever_breaks_the_reading(text in prop_oneof![
+    fn no_file_causes_a_panic(text in prop_oneof![
         ".{0,200}",
         "(context|contexts|a|key|ca|- |: |:\n|\n|  |\\[|\\]|\\{|\\}|\"|'|&x|\\*x|!!|\\||>|<<){0,60}",
     ]) {
@@ -373,7 +373,7 @@ proptest! {
 }
 
 #[test]
-fn no_error_shows_what_stands_in_the_file() {
+fn no_error_shows_the_contents_of_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config");
     for text in [

@@ -21,14 +21,14 @@ fn warning(info: &CertificateInfo, now: Timestamp) -> Option<String> {
 }
 
 #[test]
-fn nothing_is_said_while_there_is_time() {
+fn no_warning_while_there_is_time() {
     let info = valid_for(YEAR);
     assert_eq!(warning(&info, moment()), None);
     assert_eq!(warning(&info, info.not_after - 31 * DAY), None);
 }
 
 #[test]
-fn the_last_thirty_days_are_announced_with_the_day() {
+fn the_last_thirty_days_warn_with_the_date() {
     let info = valid_for(YEAR);
     assert!(warning(&info, info.not_after - 30 * DAY).is_some());
     assert_eq!(
@@ -48,14 +48,14 @@ fn the_last_hours_are_counted_in_smaller_units() {
 }
 
 #[test]
-fn a_short_certificate_is_announced_in_its_last_third() {
+fn a_short_certificate_warns_in_its_last_third() {
     let info = valid_for(9 * DAY);
     assert_eq!(warning(&info, info.not_after - 4 * DAY), None);
     assert!(warning(&info, info.not_after - 2 * DAY).is_some());
 }
 
 #[test]
-fn after_the_end_it_says_since_when() {
+fn an_expired_certificate_warns_with_the_date() {
     let info = valid_for(DAY);
     let said = warning(&info, info.not_after + YEAR).unwrap();
     assert!(

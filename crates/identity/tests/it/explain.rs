@@ -128,7 +128,7 @@ fn an_expired_node() {
 }
 
 #[test]
-fn a_node_that_lives_in_the_future() {
+fn a_node_certificate_that_is_not_valid_yet() {
     let authority = authority();
     let future = Timestamp::now() + 30 * DAY;
     let early = certified(authority.issue_node_at(&names(), DAY, future).unwrap());
@@ -169,7 +169,7 @@ fn a_name_the_certificate_does_not_have() {
 }
 
 #[test]
-fn a_client_certificate_in_a_nodes_place() {
+fn a_client_certificate_used_by_a_node() {
     let authority = authority();
     let client = alice(&authority);
     let tls = ServerTls::new(&certified(client.clone())).unwrap();
@@ -181,7 +181,7 @@ fn a_client_certificate_in_a_nodes_place() {
 }
 
 #[test]
-fn something_that_is_not_tls() {
+fn a_peer_without_tls() {
     let authority = authority();
     let tls = ServerTls::new(&node(&authority)).unwrap();
     let config = mainstay_identity::tls::client_config(authority.certificate(), None).unwrap();
@@ -228,7 +228,7 @@ fn the_tls_error_is_found_however_deep_it_is_wrapped() {
 }
 
 #[test]
-fn errors_without_tls_in_them_are_left_to_others() {
+fn errors_without_a_tls_cause_are_not_described() {
     assert_eq!(
         explain(&Wrapped(io::ErrorKind::ConnectionRefused.into())),
         None

@@ -7,7 +7,7 @@ use rustls::{AlertDescription, CertificateError, Error, ProtocolVersion, RootCer
 use crate::fixtures::{YEAR, alice, authority, connect, connect_with, names, node};
 
 #[test]
-fn a_client_of_the_authority_gets_in_and_is_known_by_its_certificate() {
+fn a_client_of_the_authority_is_accepted_and_identified_by_its_certificate() {
     let authority = authority();
     let tls = ServerTls::new(&node(&authority)).unwrap();
     for name in ["localhost", "node-1", "127.0.0.1", "::1"] {
@@ -70,7 +70,7 @@ fn a_client_of_another_authority_is_refused() {
 }
 
 #[test]
-fn a_client_certificate_does_not_pass_for_a_nodes() {
+fn a_client_certificate_is_refused_as_a_node_certificate() {
     let authority = authority();
     let mut posing = node(&authority);
     let client = alice(&authority);
@@ -109,7 +109,7 @@ fn the_certificate_is_replaced_without_a_new_configuration() {
 }
 
 #[test]
-fn a_replacement_that_is_no_good_leaves_the_old_certificate() {
+fn an_unusable_replacement_leaves_the_old_certificate() {
     let authority = authority();
     let first = node(&authority);
     let tls = ServerTls::new(&first).unwrap();
@@ -133,7 +133,7 @@ fn a_replacement_that_is_no_good_leaves_the_old_certificate() {
 }
 
 #[test]
-fn tls_1_2_clients_get_in_with_a_certificate_and_not_without() {
+fn tls_1_2_clients_need_a_certificate() {
     let authority = authority();
     let tls = ServerTls::new(&node(&authority)).unwrap();
     let client = alice(&authority);
@@ -173,7 +173,7 @@ fn tls_1_2_clients_get_in_with_a_certificate_and_not_without() {
 }
 
 #[test]
-fn a_client_that_speaks_no_http2_is_refused() {
+fn a_client_without_http2_is_refused() {
     let authority = authority();
     let tls = ServerTls::new(&node(&authority)).unwrap();
     let client = alice(&authority);
@@ -185,7 +185,7 @@ fn a_client_that_speaks_no_http2_is_refused() {
 }
 
 #[test]
-fn unusable_credentials_are_named() {
+fn unusable_credentials_are_reported_by_kind() {
     let authority = authority();
     let client = alice(&authority);
     let ca = authority.certificate();

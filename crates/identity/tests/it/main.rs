@@ -1,4 +1,4 @@
-//! The crate's promises, through its public API.
+//! The crate's guarantees, through its public API.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod authority;

@@ -1,4 +1,4 @@
-//! Every file of the directory lost or damaged in every way, and every point a crash can hit.
+//! Every file of the directory lost or corrupt in every way, and a crash at every point.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Node {
         self.pki.ensure(&names(), Timestamp::now())
     }
 
-    /// The client that existed before the damage, with the authority it knew, still gets in.
+    /// The client from before the damage, with the authority it trusts, is still accepted.
     fn assert_client_gets_in(&self, node: &CertifiedNode) {
         let tls = ServerTls::new(node).unwrap();
         let outcome = connect(&tls, &self.before.ca, Some(&self.client), "localhost");
@@ -118,7 +118,7 @@ fn both_node_files_lost_are_issued_again() {
 }
 
 #[test]
-fn a_lost_ca_certificate_is_made_again_and_clients_do_not_notice() {
+fn a_lost_ca_certificate_is_recreated_and_clients_stay_valid() {
     for damage in ALL {
         let node = Node::new();
         node.damage("ca.crt", damage);
@@ -271,7 +271,7 @@ fn a_ca_key_of_another_authority_is_an_error() {
 }
 
 #[test]
-fn a_leaf_in_the_place_of_the_authority_is_an_error() {
+fn a_leaf_certificate_as_ca_crt_is_an_error() {
     let node = Node::new();
     fs::write(node.state.path().join("ca.crt"), &node.client.cert).unwrap();
     fs::write(node.state.path().join("ca.key"), node.client.key.expose()).unwrap();
@@ -296,7 +296,7 @@ fn a_node_certificate_of_another_authority_is_issued_again() {
 }
 
 #[test]
-fn a_renewal_cut_short_between_key_and_certificate_is_finished() {
+fn a_renewal_interrupted_between_key_and_certificate_is_completed() {
     let node = Node::new();
     let next = node
         .pki
@@ -314,7 +314,7 @@ fn a_renewal_cut_short_between_key_and_certificate_is_finished() {
 }
 
 #[test]
-fn a_first_start_cut_short_anywhere_is_finished_with_the_same_key() {
+fn a_first_start_interrupted_anywhere_is_completed_with_the_same_key() {
     const ORDER: [&str; 4] = ["ca.key", "ca.crt", "node.key", "node.crt"];
     for written in 0..ORDER.len() {
         let node = Node::new();

@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_first_start_makes_an_authority_and_a_node_certificate() {
+fn the_first_start_creates_an_authority_and_a_node_certificate() {
     let state = tempfile::tempdir().unwrap();
     let directory = state.path().join("new/pki");
     let ensured = PkiDir::new(&directory).ensure(&names(), moment()).unwrap();
@@ -94,7 +94,7 @@ fn an_expired_node_certificate_is_issued_anew() {
 }
 
 #[test]
-fn new_names_are_taken_up_and_dropped_ones_force_nothing() {
+fn new_names_reissue_the_certificate_and_dropped_ones_do_not() {
     let state = tempfile::tempdir().unwrap();
     let pki = PkiDir::new(state.path());
     let first = pki.ensure(&names(), moment()).unwrap().node;
@@ -135,7 +135,7 @@ fn names_no_certificate_can_hold_do_not_renew_it_on_every_start() {
 }
 
 #[test]
-fn an_authority_near_its_end_is_announced_and_after_it_an_error() {
+fn an_authority_near_expiry_is_a_warning_and_an_expired_one_an_error() {
     let state = tempfile::tempdir().unwrap();
     let pki = PkiDir::new(state.path());
     let first = pki.ensure(&names(), moment()).unwrap();
@@ -209,7 +209,7 @@ fn a_file_that_cannot_be_read_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_an_error_that_names_it() {
+fn a_directory_that_cannot_be_created_is_an_error_that_names_it() {
     let state = tempfile::tempdir().unwrap();
     let path = state.path().join("file");
     fs::write(&path, "").unwrap();

@@ -58,7 +58,7 @@ impl Joined {
 }
 
 #[test]
-fn it_serves_with_what_it_was_given() {
+fn a_joined_node_serves_with_the_given_certificate() {
     let joined = Joined::new();
     assert_eq!(joined.ensure(&names(), moment()).unwrap(), None);
     assert!(!joined.path().join("ca.key").exists());
@@ -107,7 +107,7 @@ fn a_clock_before_the_certificate_is_a_warning() {
 }
 
 #[test]
-fn an_expired_certificate_is_an_error_that_says_what_to_bring() {
+fn an_expired_certificate_is_an_error_with_the_remedy() {
     let joined = Joined::new();
     assert_eq!(
         joined.problem(moment() + 2 * YEAR),

@@ -21,7 +21,7 @@ fn client(authority: &Authority, name: &str, roles: &[Role]) -> Caller {
 }
 
 #[test]
-fn each_role_stands_above_the_one_before() {
+fn each_role_is_above_the_one_before() {
     assert!(Role::Reader < Role::Operator && Role::Operator < Role::Admin);
 }
 
@@ -112,7 +112,7 @@ fn organizations_that_are_no_roles_are_ignored_and_a_name_cannot_break_a_log_lin
     params
         .distinguished_name
         .push(rcgen::DnType::OrganizationName, "system:masters");
-    // The same attribute once more, under its number, as certificates with several have it.
+    // A second Organization attribute, by its OID, as in certificates with several.
     let organization = rcgen::DnType::CustomDnType(vec![2, 5, 4, 10]);
     params.distinguished_name.push(organization, "os:operator");
     params
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_break_the_reading_of_certificates(
+    fn no_bytes_cause_a_panic_in_the_certificate_parser(
         bytes in proptest::collection::vec(any::<u8>(), 0..400),
     ) {
         prop_assert!(Caller::from_certificate(&bytes).is_err());

@@ -135,7 +135,7 @@ fn roles_are_those_of_the_contract() {
 }
 
 #[test]
-fn what_changes_nothing_needs_a_reader_and_what_is_audited_more_except_signing_in() {
+fn reads_need_a_reader_and_audited_methods_more_except_signing_in() {
     for row in RULES {
         let signs_in_or_out = row.method.ends_with("/Login") || row.method.ends_with("/Logout");
         assert_eq!(
@@ -174,7 +174,7 @@ fn each_role_may_call_what_needs_it_or_less() {
 }
 
 #[test]
-fn a_refusal_says_what_is_needed_and_what_the_caller_has() {
+fn a_refusal_names_the_needed_role_and_that_of_the_caller() {
     let refusal = |role| {
         let method = "/machine.MachineService/Reboot";
         authorize(Some(&caller(role)), method)
