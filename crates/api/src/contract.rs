@@ -1,7 +1,7 @@
 //! The generated code, one module per protobuf package.
 //!
-//! Nothing here is written by hand; what a message or an rpc means is said in `proto/`. The
-//! style of generated code is its generator's affair, so lints are off in this module alone.
+//! Nothing here is written by hand; the comments in `proto/` document messages and rpcs. Lints are
+//! off in this module alone, because the style is that of the generator.
 
 #![allow(clippy::all, unused_qualifications)]
 

@@ -1,15 +1,15 @@
-//! How an event travels in `machine.Event.data`.
+//! Packing of events in `machine.Event.data`.
 //!
-//! Clients tell events apart by a type URL of their own prefix, not the one protobuf libraries
-//! write by default. Every event must be packed here, or clients will skip it.
+//! Clients recognise events by a type URL with a prefix of their own, not the default one of
+//! protobuf libraries. Every event must be packed here, or clients skip it.
 
 use prost::{DecodeError, Name};
 use prost_types::Any;
 
-/// What stands before the full message name in the type URL of every event.
+/// The prefix of the full message name in the type URL of every event.
 pub const KIND_PREFIX: &str = "talos/runtime/";
 
-/// Why a packed event could not be read as the message asked for.
+/// The reason a packed event cannot be decoded as the requested message.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     #[error("event of type {found:?} is not a {wanted}; check its kind before unpacking it")]

@@ -1,12 +1,12 @@
 //! The contract of a node: messages, clients and servers generated from `proto/`.
 //!
 //! Modules mirror the packages: `machine.Version` is [`machine::Version`], and the package
-//! `resources.stats` is [`resources::stats`]. Beside them stand two rules of the wire that every
-//! service shares: how a node wraps its own answer ([`envelope()`]) and how an event is packed
+//! `resources.stats` is [`resources::stats`]. Two rules of the wire that every service shares are
+//! here too: the envelope of a node's own answer ([`envelope()`]) and the packing of events
 //! ([`event`]).
 //!
-//! This crate must never hold behaviour of a service: it says how things look on the wire, and
-//! the engines never depend on it.
+//! This crate must never contain behaviour of a service: it defines the wire format, and the
+//! engines never depend on it.
 
 mod contract;
 mod envelope;

@@ -1,4 +1,4 @@
-//! Every message, enum, service and rpc says what it is for.
+//! Every message, enum, service and rpc has a comment.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,7 +15,7 @@ const NESTED_ENUMS: i32 = 4;
 const METHODS: i32 = 2;
 
 #[test]
-fn nothing_is_left_without_a_comment() {
+fn every_item_has_a_comment() {
     let undocumented: Vec<String> = sources().iter().flat_map(undocumented).collect();
     assert!(
         undocumented.is_empty(),
@@ -25,7 +25,7 @@ fn nothing_is_left_without_a_comment() {
 }
 
 #[test]
-fn a_removed_comment_is_noticed() {
+fn a_removed_comment_is_detected() {
     for (path, name) in [
         (vec![MESSAGES, 0], "machine.Reboot"),
         (

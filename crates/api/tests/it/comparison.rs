@@ -1,5 +1,4 @@
-//! The comparison itself can be trusted: one change to the descriptors is reported as exactly
-//! that change.
+//! Test of the comparison itself: one change to the descriptors is reported as exactly that change.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -217,7 +216,7 @@ fn an_added_nested_message_is_reported() {
     );
 }
 
-/// What is reported when the compiled descriptors are as written but for one change.
+/// Returns the differences reported after one change to the compiled descriptors.
 fn after(change: impl FnOnce(&mut FileDescriptorSet)) -> Vec<String> {
     let mut changed = compiled();
     change(&mut changed);

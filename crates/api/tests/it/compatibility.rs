@@ -6,7 +6,7 @@ use crate::expectations::{additions, contract, contract_with, later};
 use crate::outline::{Item, Outline, differences};
 
 #[test]
-fn the_compiled_contract_is_what_is_written_and_nothing_else() {
+fn the_compiled_contract_is_exactly_the_expected_one() {
     let differences = differences(&contract_with(additions()), &outline(&compiled()));
     let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
     assert!(
@@ -17,7 +17,7 @@ fn the_compiled_contract_is_what_is_written_and_nothing_else() {
 }
 
 #[test]
-fn all_45_rpcs_existing_clients_call_are_there() {
+fn all_45_rpcs_of_existing_clients_exist() {
     let found = outline(&compiled());
     let rpcs = contract()
         .keys()
@@ -32,7 +32,7 @@ fn additions_agree_with_later_versions() {
 }
 
 #[test]
-fn the_services_of_later_clients_of_cells_are_there_as_a_whole() {
+fn the_services_of_later_clients_of_cells_are_complete() {
     for package in ["aurae.cells.v0", "aurae.discovery.v0", "aurae.observe.v0"] {
         let of_package = |outline: Outline| -> Outline {
             let inside = |item: &Item| item.to_string().contains(&format!(" {package}."));

@@ -1,4 +1,4 @@
-//! Events travel under the type URL their readers look for, and come back as they were.
+//! Events are packed under the type URL their readers expect and unpacked unchanged.
 
 use mainstay_api::event::{UnpackError, kind, pack, unpack};
 use mainstay_api::machine::{PhaseEvent, SequenceEvent, ServiceStateEvent, TaskEvent};
@@ -25,7 +25,7 @@ fn every_kind_has_the_type_url_clients_know() {
 }
 
 #[test]
-fn an_event_comes_back_as_it_was_packed() {
+fn an_event_is_unpacked_unchanged() {
     let event = ServiceStateEvent {
         service: "etcd".into(),
         action: service_state_event::Action::Starting.into(),
@@ -54,7 +54,7 @@ fn an_event_is_not_read_as_another_kind() {
 }
 
 #[test]
-fn a_damaged_event_is_an_error_that_names_its_kind() {
+fn a_corrupt_event_is_an_error_that_names_its_kind() {
     let mut packed = pack(&PhaseEvent {
         phase: "umount".into(),
         action: 0,
@@ -65,7 +65,7 @@ fn a_damaged_event_is_an_error_that_names_its_kind() {
 }
 
 #[test]
-fn what_is_packed_otherwise_has_no_kind() {
+fn an_any_with_another_type_url_has_no_kind() {
     for type_url in [
         "",
         "talos/runtime/",

@@ -4,17 +4,17 @@ use serde_json::Value;
 
 use crate::outline::{Item, Outline};
 
-/// What existing clients rely on.
+/// The contract existing clients rely on.
 pub(crate) fn contract() -> Outline {
     by_package(include_str!("../data/contract.json"))
 }
 
-/// What was added to it here.
+/// The additions to it.
 pub(crate) fn additions() -> Outline {
     by_package(include_str!("../data/additions.json"))
 }
 
-/// What later versions of the same interfaces added, which additions here must agree with.
+/// The additions of later versions of the same interfaces, which additions here must agree with.
 pub(crate) fn later() -> Outline {
     let json: Value = serde_json::from_str(include_str!("../data/later.json")).unwrap();
     let mut outline = Outline::new();
@@ -25,8 +25,7 @@ pub(crate) fn later() -> Outline {
     outline
 }
 
-/// The contract together with the additions, which may add to a message but never change what
-/// the contract says of it.
+/// The contract with the additions, which may extend a message but never change it.
 pub(crate) fn contract_with(additions: Outline) -> Outline {
     let mut all = contract();
     for (item, said) in additions {

@@ -1,4 +1,4 @@
-//! What the generated code must do for the services built on it.
+//! Requirements of the services on the generated code.
 
 use bytes::Bytes;
 use mainstay_api::common::Data;
