@@ -1,4 +1,4 @@
-//! What callers write about cells: names, commands, lists of processors, disks, capabilities.
+//! Text in requests about cells: names, commands, lists of CPUs, disks, capabilities.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

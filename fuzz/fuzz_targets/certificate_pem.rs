@@ -1,5 +1,5 @@
-//! Certificates: whatever the bytes, what is read of them is plain text and plain values, and a
-//! caller never gets more than the certificate's organizations say.
+//! Certificates: parsed fields are plain text and plain values, and a caller never gets more than
+//! the role in the certificate's organizations.
 #![no_main]
 
 use base64::Engine as _;

@@ -1,5 +1,5 @@
-//! The client's configuration file: what is wrong is an error that names a line and shows nothing
-//! of the secrets, and what is accepted is the same after saving and loading.
+//! The client configuration: an error names a line and shows no secret, and an accepted
+//! configuration is unchanged by saving and loading.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use mainstay_fuzz::Scratch;
 use mainstay_identity::ClientConfig;
 use mainstay_identity::client_config::ClientConfigError;
 
-/// Stands for [`SECRET`] in the bytes, so that changes to the bytes do not break it up.
+/// Placeholder of [`SECRET`] in the bytes, so that mutations do not split it.
 const PLACEHOLDER: &[u8] = b"$";
 const SECRET: &str = "aHVzaC1odXNoLW5vYm9keS1rbm93cw==";
 

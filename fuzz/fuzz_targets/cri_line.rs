@@ -1,5 +1,5 @@
-//! Lines of log files: any bytes are a record, whose text is the end of the line, and which is
-//! read the same once it is written in the one form we write.
+//! Lines of log files: any bytes are a record whose text is the end of the line, and which is
+//! parsed to itself once written in canonical form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! The daemon's configuration file: what is wrong is an error that names a line of the file, and
-//! what is accepted holds only values the daemon can work with.
+//! The daemon's configuration: an error names a line of the file, and an accepted configuration
+//! contains only valid values.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -66,7 +66,7 @@ fn check_line(message: &str, text: &str) {
         .and_then(|(_, rest)| rest.split_once(','))
         .and_then(|(number, _)| number.parse().ok())
         .unwrap_or_else(|| panic!("no line in {message:?}"));
-    // The end of the file may be the beginning of a line that is not there.
+    // EOF may be the start of an empty line.
     let lines = text.split('\n').count();
     assert!(
         (1..=lines).contains(&line),

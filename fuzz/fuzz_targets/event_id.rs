@@ -1,4 +1,4 @@
-//! Event ids: exactly 32 lower-case hexadecimal digits are one, and they come back as they went in.
+//! Event ids: exactly 32 lower-case hexadecimal digits are one, and they are formatted as parsed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,15 +1,17 @@
-//! Event segments: whatever a file holds, the store opens, hands out only what is really in it
-//! and in order, loses nothing silently, and goes on with new events.
+//! Event segments: the store opens any file unless its header has a newer version, delivers only
+//! the events in it and in order, loses nothing silently, and continues with new events.
 #![no_main]
 
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use mainstay_fuzz::{PlainEvent, Scratch, block_on, every_record, records_in_order, seal};
-use mainstay_journal::{Delivery, Event, EventRetention, EventStore, StartAt};
+use mainstay_fuzz::{PlainEvent, Scratch, block_on, every_record, header, records_in_order, seal};
+use mainstay_journal::{Delivery, Event, EventError, EventRetention, EventStore, StartAt};
 
 const SEGMENT: u64 = 1;
-/// Numbers from here on are taken for damage.
+/// The newest format version.
+const FORMAT_VERSION: u32 = 1;
+/// Numbers from here on count as corruption.
 const END_OF_NUMBERS: u64 = 1 << 62;
 
 fuzz_target!(|data: &[u8]| {
@@ -18,6 +20,14 @@ fuzz_target!(|data: &[u8]| {
     let scratch = Scratch::fresh();
     scratch.write(&format!("{SEGMENT:020}.seg"), &bytes);
 
+    if header(&bytes, SEGMENT).is_some_and(|(version, _)| version > FORMAT_VERSION) {
+        let refused = EventStore::open(scratch.path(), EventRetention::default());
+        assert!(
+            matches!(refused, Err(EventError::Newer { .. })),
+            "{refused:?}"
+        );
+        return;
+    }
     let store = open(&scratch);
     let found = kept(&store, StartAt::All, 1000);
     check_contents(&found, &bytes);
@@ -54,7 +64,7 @@ fn open(scratch: &Scratch) -> EventStore {
     EventStore::open(scratch.path(), EventRetention::default()).expect("no contents refuse opening")
 }
 
-/// All kept events, having checked that every number is either delivered or reported missed.
+/// Returns all kept events after checking that every number is either delivered or missed.
 fn kept(store: &EventStore, from: StartAt, batch: usize) -> Vec<Arc<Event>> {
     let mut subscription = store.subscribe(from).expect("the beginning is known");
     let mut events: Vec<Arc<Event>> = Vec::new();
@@ -87,7 +97,7 @@ fn check_contents(found: &[Arc<Event>], bytes: &[u8]) {
     let there = every_record(bytes, SEGMENT);
     assert!(
         found.iter().all(|event| there.contains(event)),
-        "an event nobody wrote"
+        "an event that is not in the file"
     );
     if let Some(all) = records_in_order(bytes, SEGMENT)
         && all.iter().all(|event| event.seq < END_OF_NUMBERS)

@@ -1,5 +1,5 @@
-//! Records of the kernel's log: what is taken for one is inside the bytes, and read the same once
-//! it is written again.
+//! Records of the kernel log: a parsed record is part of the bytes, and parsed to itself once
+//! written again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

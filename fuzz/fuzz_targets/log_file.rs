@@ -1,5 +1,5 @@
-//! Log files: whatever a file holds, reading gives its lines, the last of them and those of a
-//! stretch of time as the plain reading does, and a writer goes on behind it.
+//! Log files: for any file, its lines, the last of them and those of a time range are what the
+//! reference reader returns, and a writer continues after them.
 //!
 //! The first byte places a long line before or behind the rest, so that the rest lies across the
 //! edges of the blocks the readers work with.
@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
         let found = read(&store, tail_of(tail));
         assert_eq!(found, last_lines(&all, tail), "the last {tail}");
     }
-    // Readers may count on times that do not go back; otherwise any answer is as good.
+    // Readers rely on times that do not decrease; otherwise any result is valid.
     let times: Vec<_> = all.iter().filter_map(|line| line.time).collect();
     if times.is_sorted() {
         check_windows(&store, &all, &times);

@@ -1,5 +1,4 @@
-//! The kernel's account of memory: a name that stands there once gives the number behind it, one
-//! that does not gives zero.
+//! Memory statistics: a name that occurs once yields its number, a missing one yields zero.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! What another node answers: what passes the contract's check is read by a decoder, tagged it
-//! still is, and every message in it then carries the node's name.
+//! Answers of other nodes: one that passes the contract's check is accepted by a decoder, tagged or
+//! not, and every message of a tagged one has the node's name.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -22,7 +22,9 @@ fuzz_target!(|data: &[u8]| {
     reply::<SystemStatResponse>("/machine.MachineService/SystemStat", data);
     streamed::<Data>("/machine.MachineService/Read", data, |data| data.metadata);
     streamed::<FileInfo>("/machine.MachineService/List", data, |info| info.metadata);
-    streamed::<Event>("/machine.MachineService/Events", data, |event| event.metadata);
+    streamed::<Event>("/machine.MachineService/Events", data, |event| {
+        event.metadata
+    });
 });
 
 fn passes(path: &str, data: &[u8]) -> bool {
@@ -37,7 +39,9 @@ fn reply<R: Message + Default + Reply>(path: &str, data: &[u8]) {
         return;
     }
     let before = R::decode(data).unwrap().into_messages().len();
-    let after = R::decode(tagged.unwrap().as_slice()).unwrap().into_messages();
+    let after = R::decode(tagged.unwrap().as_slice())
+        .unwrap()
+        .into_messages();
     assert_eq!(after.len(), before.max(1));
     for message in after {
         assert_eq!(message.metadata().unwrap().hostname, NAME);

@@ -1,12 +1,12 @@
-//! Profiles of system calls: what is accepted is a program that the kernel takes, and is the same
-//! when it is read back from a record.
+//! Seccomp profiles: an accepted one is a program that the kernel loads, and unchanged when it is
+//! read back from a record.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use mainstay_cells::seccomp::{Filter, Profile};
 
-/// What the kernel takes at most.
-const MOST_INSTRUCTIONS: usize = 4096;
+/// BPF_MAXINSNS.
+const MAX_INSTRUCTIONS: usize = 4096;
 /// The code of a return of a constant.
 const RETURN: u16 = 0x06;
 
@@ -29,10 +29,10 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Every jump stays inside, so every way through ends at a return, and never beyond the last.
+/// Every jump stays inside the program, so every path ends at a return.
 fn check(filter: &Filter) {
     let program = filter.instructions();
-    assert!((1..=MOST_INSTRUCTIONS).contains(&program.len()));
+    assert!((1..=MAX_INSTRUCTIONS).contains(&program.len()));
     assert_eq!(program.last().map(|last| last.code), Some(RETURN));
     for (at, instruction) in program.iter().enumerate() {
         let furthest = match instruction.code {

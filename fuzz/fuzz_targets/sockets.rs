@@ -1,5 +1,5 @@
-//! The tables of sockets: never more sockets than lines, and each, written as the kernel does,
-//! comes back as it was.
+//! Socket tables: never more sockets than lines, and each is parsed to itself once written as the
+//! kernel does.
 #![no_main]
 
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Times as text: what is read is written so that it is read the same, and another library that
-//! reads the text too reads the same moment.
+//! Times as text: a parsed time is formatted such that it is parsed to itself, and another library
+//! that accepts the text parses the same time.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A log file read in the simplest way there is: all of it, forwards.
+//! Reference reader of a log file: all of it, forwards.
 
 use mainstay_journal::cri::parse_line;
 use mainstay_journal::{Record, Stream, Timestamp};
@@ -23,7 +23,7 @@ impl From<Record<'_>> for Line {
     }
 }
 
-/// Every record of a file; a last line without a newline is one too.
+/// Returns every record of a file; a last line without a newline is one too.
 pub fn lines(bytes: &[u8]) -> Vec<Line> {
     let mut lines: Vec<_> = bytes
         .split(|byte| *byte == b'\n')
@@ -48,8 +48,8 @@ pub fn window(lines: &[Line], since: Option<Timestamp>, until: Option<Timestamp>
     &lines[start.min(end)..end]
 }
 
-/// The records of the last `count` logical lines, told by where a line ends; one that is not
-/// finished ends with its last piece.
+/// Returns the records of the last `count` logical lines, ordered by their ends; an unfinished line
+/// ends with its last record.
 pub fn last_lines(lines: &[Line], count: usize) -> Vec<Line> {
     let mut logical: Vec<Vec<usize>> = Vec::new();
     let mut open = [Vec::new(), Vec::new()];

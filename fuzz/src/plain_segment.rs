@@ -1,4 +1,7 @@
-//! Event segments read bit by bit from the description of their format.
+//! Reference reader of event segments, written from the description of their format.
+//!
+//! A segment may begin with a header: a record with the sequence number 0, the kind
+//! `mainstay.segment`, and a payload that begins with the format version (4 bytes).
 //!
 //! ```text
 //! marker 4 | body length 4 | checksum 4 | seq 8 | time 8 | kind length 2 | kind | payload
@@ -8,7 +11,7 @@ const MARKER: &[u8; 4] = b"\xE7evt";
 const PREFIX: usize = 12;
 const BODY_LEN: std::ops::RangeInclusive<usize> = 18..=18 + 256 + 64 * 1024;
 
-/// What a record says.
+/// The fields of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainEvent {
     pub seq: u64,
@@ -17,8 +20,8 @@ pub struct PlainEvent {
     pub payload: Vec<u8>,
 }
 
-/// Puts the right checksum wherever what looks like a record has zero for one. Without it, a
-/// change anywhere in a record would only ever be found to be damage.
+/// Computes the checksum of everything that looks like a record with checksum 0. Without it, every
+/// mutation of a record would only be found to be corrupt.
 pub fn seal(bytes: &mut [u8], segment: u64) {
     // Backwards, because a record's checksum covers those of the records in its payload.
     for offset in (0..bytes.len()).rev() {
@@ -31,7 +34,7 @@ pub fn seal(bytes: &mut [u8], segment: u64) {
     }
 }
 
-/// Every whole record there is, at whatever offset it stands.
+/// Returns every whole record, at any offset.
 pub fn every_record(bytes: &[u8], segment: u64) -> Vec<PlainEvent> {
     (0..bytes.len())
         .filter_map(|offset| record_at(bytes, segment, offset))
@@ -39,10 +42,19 @@ pub fn every_record(bytes: &[u8], segment: u64) -> Vec<PlainEvent> {
         .collect()
 }
 
-/// The records of a segment that is nothing but records in ascending order; `None` for any other.
+/// Returns the format version in the header of a segment, and the length of the header.
+pub fn header(bytes: &[u8], segment: u64) -> Option<(u32, usize)> {
+    let (record, len) = record_at(bytes, segment, 0)?;
+    let version = record.payload.first_chunk()?;
+    let is_header = record.seq == 0 && record.kind == "mainstay.segment";
+    is_header.then_some((u32::from_le_bytes(*version), len))
+}
+
+/// Returns the records of a segment that is nothing but an optional header and records in ascending
+/// order; `None` for any other.
 pub fn records_in_order(bytes: &[u8], segment: u64) -> Option<Vec<PlainEvent>> {
     let mut events: Vec<PlainEvent> = Vec::new();
-    let mut offset = 0;
+    let mut offset = header(bytes, segment).map_or(0, |(_, len)| len);
     while offset < bytes.len() {
         let (event, len) = record_at(bytes, segment, offset)?;
         let least = events

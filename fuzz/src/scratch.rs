@@ -1,7 +1,7 @@
-//! A directory for files and a runtime, each made once a process.
+//! A directory for files and a runtime, each created once per process.
 //!
-//! The directory is below `TMPDIR`, which should be in memory, and stays behind: the engine ends
-//! the process without a word to it.
+//! The directory is below `TMPDIR`, which should be on tmpfs, and is not removed: the fuzzing engine
+//! kills the process.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
