@@ -12,6 +12,7 @@ use super::cell::{Cell, Phase, ShimProcess};
 use super::cgroup_names::shim_cgroup;
 use super::event_cursor::EventCursor;
 use super::paths::{remove_directory, remove_file};
+use super::publisher::PublisherThread;
 use super::{Inner, lock};
 use crate::cgroup::CgroupError;
 use crate::error_chain::chain;
@@ -19,8 +20,9 @@ use crate::name::{CellName, ExecutableName};
 use crate::record;
 
 /// Reads all records, and takes over what runs.
-pub(super) fn adopt(inner: &Inner) -> io::Result<()> {
-    adopt_cells(inner)?;
+pub(super) fn adopt(inner: &Inner, mut publisher: PublisherThread) -> io::Result<()> {
+    adopt_cells(inner, &mut publisher)?;
+    publisher.start()?;
     adopt_executables(inner)?;
     let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
     for cell in cells {
@@ -28,14 +30,16 @@ pub(super) fn adopt(inner: &Inner) -> io::Result<()> {
     }
     sweep_logs(inner)?;
     inner.remove_roots();
+    // A node that is ready has published the exits that it missed.
+    inner.publisher.flush();
     Ok(())
 }
 
-fn adopt_cells(inner: &Inner) -> io::Result<()> {
+fn adopt_cells(inner: &Inner, publisher: &mut PublisherThread) -> io::Result<()> {
     for entry in inner.paths.cells.read_dir()? {
         adopt_cell(inner, &entry?.path())?;
     }
-    adopt_event_cursor(inner)?;
+    adopt_event_cursor(inner, publisher)?;
     // By name, so that a parent comes before those nested in it.
     let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
     for cell in cells {
@@ -100,7 +104,7 @@ fn adopt_cell(inner: &Inner, path: &Path) -> io::Result<()> {
 }
 
 /// Loads the event cursor of the cells that still exist, and drops the rest.
-fn adopt_event_cursor(inner: &Inner) -> io::Result<()> {
+fn adopt_event_cursor(inner: &Inner, publisher: &mut PublisherThread) -> io::Result<()> {
     let path = inner.paths.event_cursor();
     let mut entries = EventCursor::read(&path);
     let cells = inner.cells();
@@ -123,7 +127,7 @@ fn adopt_event_cursor(inner: &Inner) -> io::Result<()> {
     if entries.is_empty() {
         return remove_file(&path);
     }
-    lock(&inner.event_cursor).replace(&entries)
+    publisher.replace_cursor(&entries)
 }
 
 fn adopt_executables(inner: &Inner) -> io::Result<()> {
@@ -193,7 +197,7 @@ fn sweep_logs(inner: &Inner) -> io::Result<()> {
     Ok(())
 }
 
-fn adopt_processes(inner: &Inner, cell: &Cell) {
+fn adopt_processes(inner: &Inner, cell: &Arc<Cell>) {
     let Ok(cgroups) = inner.cgroups() else {
         return;
     };

@@ -116,6 +116,7 @@ fn create(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
         .and_then(|()| record::write_cell(&inner.paths.cell_record(name), &cell.record))
         .map_err(failed)
         .and_then(|()| {
+            let _roots = inner.keep_cgroup_roots();
             let cgroup = inner
                 .cgroups()?
                 .create(name.as_str(), &cell.record.spec.limits);

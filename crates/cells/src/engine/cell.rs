@@ -1,6 +1,6 @@
 //! One cell as the daemon knows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +22,10 @@ pub(super) struct Cell {
     pub(super) serial: u64,
     /// Held by the call that allocates, starts something in, or frees the cell.
     pub(super) order: Arc<tokio::sync::Mutex<()>>,
+    /// Held over each write or removal of an executable record by the daemon: none is written when
+    /// a Free has just removed it. The one lock of a cell that is held over disk I/O; no other lock
+    /// is taken by a thread that waits for it.
+    pub(super) files: Mutex<()>,
     state: Mutex<State>,
     /// Notified after every change of the state that a caller may wait for.
     pub(super) changed: Notify,
@@ -31,10 +35,12 @@ pub(super) struct Cell {
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) shim: Option<ShimProcess>,
-    /// Boxed: a map allocates nodes for several entries, and most cells have one.
-    pub(super) executables: BTreeMap<ExecutableName, Box<ExecutableRecord>>,
+    /// Shared: a reader takes them along instead of copying them under the lock.
+    pub(super) executables: BTreeMap<ExecutableName, Arc<ExecutableRecord>>,
     /// How far the events of each executable have been published.
     pub(super) published: BTreeMap<ExecutableName, Published>,
+    /// Executables whose events are queued for the publisher.
+    pub(super) queued_events: BTreeSet<ExecutableName>,
     /// Executables that have ended, whose cgroups are still to be removed.
     pub(super) stale_cgroups: Vec<ExecutableName>,
     /// The records are being removed: none is applied any more.
@@ -88,11 +94,13 @@ impl Cell {
             unreadable: None,
             serial,
             order: Arc::default(),
+            files: Mutex::default(),
             state: Mutex::new(State {
                 phase,
                 shim: None,
                 executables: BTreeMap::new(),
                 published: BTreeMap::new(),
+                queued_events: BTreeSet::new(),
                 stale_cgroups: Vec::new(),
                 closed: false,
                 starting: None,
@@ -119,6 +127,7 @@ impl Cell {
         &self.record.name
     }
 
+    /// Locks the state. Never held over I/O.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,8 @@
 //! Free: kills everything in a cell and in those nested in it, and removes their cgroups and files.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLockReadGuard};
 
+use mainstay_journal::Timestamp;
 use tokio::time::timeout;
 
 use super::cell::{Cell, Phase};
@@ -9,9 +10,9 @@ use super::cgroup_names::{SHIMS, shim_cgroup};
 use super::error::CellError;
 use super::paths::Swept;
 use super::stop::KILL_TIMEOUT;
-use super::{CellEvent, Inner, blocking, lock};
+use super::{Inner, blocking, lock};
 use crate::name::{CellName, ExecutableName};
-use crate::record::ExitStatus;
+use crate::record::{ExitStatus, RunEnd};
 use crate::sys;
 
 pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellError> {
@@ -91,7 +92,7 @@ async fn dismantle(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError
 async fn on_cell<T: Send + 'static>(
     inner: &Arc<Inner>,
     cell: &Arc<Cell>,
-    step: impl FnOnce(&Inner, &Cell) -> Result<T, CellError> + Send + 'static,
+    step: impl FnOnce(&Inner, &Arc<Cell>) -> Result<T, CellError> + Send + 'static,
 ) -> Result<T, CellError> {
     let (inner, its) = (Arc::clone(inner), Arc::clone(cell));
     blocking(cell.name(), move || step(&inner, &its)).await
@@ -99,7 +100,7 @@ async fn on_cell<T: Send + 'static>(
 
 /// Kills everything in the cell, and returns the cgroups it was in. The exit of PID 1 ends the
 /// whole PID namespace; processes that share the host's are found by their cgroup.
-fn kill(inner: &Inner, cell: &Cell) -> Result<Vec<String>, CellError> {
+fn kill(inner: &Inner, cell: &Arc<Cell>) -> Result<Vec<String>, CellError> {
     let (name, shim) = (cell.name().as_str(), shim_cgroup(cell.name()));
     let cgroups = inner.cgroups()?;
     cgroups.kill(&shim).map_err(CellError::Cgroup)?;
@@ -123,7 +124,7 @@ fn populated(inner: &Inner, cgroups: Vec<String>) -> Result<Vec<String>, CellErr
 
 /// Removes cgroups and files. The record of the cell goes last: until then the next daemon finds
 /// it.
-fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
+fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
     let name = cell.name();
     let cgroups = inner.cgroups()?;
     for cgroup in cgroups.children(name.as_str()) {
@@ -140,36 +141,46 @@ fn remove(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
         // It may have exited by itself just before.
         inner.read_record(cell, executable);
     }
-    let executables: Vec<_> = {
+    publish_lost(inner, cell, &names);
+    {
         let mut state = cell.state();
         state.closed = true;
-        std::mem::take(&mut state.executables)
-            .into_values()
-            .collect()
-    };
-    let failed = |source| CellError::RecordIo {
-        cell: name.clone(),
-        source,
-    };
+        state.executables.clear();
+    }
     // Without a known executable and without a shim none was ever started.
-    let swept = if cell.unreadable.is_some() || !executables.is_empty() {
+    let swept = if cell.unreadable.is_some() || !names.is_empty() {
         Swept::Always
     } else {
         Swept::AfterShim
     };
-    for record in executables {
-        if record.run.is_running() {
-            inner.events.publish(CellEvent::Ended {
-                cell: name.clone(),
-                executable: record.name.clone(),
-                run: record.run,
-                status: ExitStatus::Lost,
-            });
-        }
-    }
-    inner.paths.remove_cell(name, swept).map_err(failed)?;
+    let removed = {
+        let _files = lock(&cell.files);
+        inner.paths.remove_cell(name, swept)
+    };
+    removed.map_err(|source| CellError::RecordIo {
+        cell: name.clone(),
+        source,
+    })?;
     inner.forget(cell);
     Ok(())
+}
+
+/// Publishes the end of executables that this Free has killed, and whatever was not published yet:
+/// without the records the next daemon could not.
+fn publish_lost(inner: &Inner, cell: &Arc<Cell>, names: &[ExecutableName]) {
+    for name in names {
+        let known = cell.state().executables.get(name).map(Arc::clone);
+        let Some(running) = known.filter(|record| record.run.is_running()) else {
+            continue;
+        };
+        let mut record = (*running).clone();
+        record.run.end = Some(RunEnd {
+            at: Timestamp::now().as_nanos(),
+            status: ExitStatus::Lost,
+        });
+        inner.apply_record(cell, record);
+    }
+    inner.publisher.flush();
 }
 
 impl Inner {
@@ -185,7 +196,7 @@ impl Inner {
     }
 
     /// Makes a cell that could not be freed visible again, so that it can be freed again.
-    fn restore(&self, cell: &Cell) {
+    fn restore(&self, cell: &Arc<Cell>) {
         let mut state = cell.state();
         if state.phase != Phase::Freeing {
             return;
@@ -201,14 +212,24 @@ impl Inner {
         cell.changed.notify_waiters();
     }
 
+    /// Keeps the root cgroups until it is dropped.
+    pub(super) fn keep_cgroup_roots(&self) -> RwLockReadGuard<'_, ()> {
+        let guard = self.cgroup_roots.read();
+        guard.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Removes the root cgroups and the event cursor with the last cell.
     pub(super) fn remove_roots(&self) {
-        // Held to the end: a new cell needs them.
-        let cells = self.cells();
-        if let (true, Ok(cgroups)) = (cells.is_empty(), self.cgroups()) {
+        // A cell is in the map before its cgroups are created, which waits for this lock.
+        let _roots = self
+            .cgroup_roots
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_empty = self.cells().is_empty();
+        if let (true, Ok(cgroups)) = (is_empty, self.cgroups()) {
             let _ = cgroups.remove_membership(SHIMS);
             let _ = cgroups.remove("");
-            lock(&self.event_cursor).clear();
+            self.publisher.clear_cursor();
         }
     }
 }

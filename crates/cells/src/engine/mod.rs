@@ -16,6 +16,7 @@ mod free;
 mod paths;
 mod permits;
 mod program;
+mod publisher;
 mod record_files;
 mod shim_exit;
 mod start;
@@ -28,7 +29,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use mainstay_journal::{LogError, LogLimits, LogStore};
@@ -47,6 +48,7 @@ use crate::zygote::{HiddenState, Zygote, ZygoteCommand};
 use cell::Cell;
 use event_cursor::EventCursor;
 use paths::Paths;
+use publisher::Publisher;
 use watch_thread::WatchHandle;
 
 /// The engine's configuration.
@@ -93,8 +95,9 @@ struct Inner {
     paths: Paths,
     zygote: Zygote,
     logs: LogStore,
-    events: Box<dyn CellEvents>,
-    event_cursor: Mutex<EventCursor>,
+    publisher: Publisher,
+    /// Read by a call that creates cgroups, written by the removal of their common parents.
+    cgroup_roots: RwLock<()>,
     cells: Mutex<BTreeMap<CellName, Arc<Cell>>>,
     /// Why records are unreadable whose cell's name is not known, by the key of the cell.
     unnamed: Mutex<BTreeMap<String, String>>,
@@ -128,7 +131,8 @@ impl Cells {
         // Before records are read, so that none written later is missed.
         let (watch, watch_thread) =
             WatchHandle::new(&paths.executables).map_err(OpenError::Watch)?;
-        let event_cursor = EventCursor::new(paths.event_cursor());
+        let cursor = EventCursor::new(paths.event_cursor());
+        let (publisher, publisher_thread) = Publisher::new(Box::new(events), cursor);
         let inner = Arc::new(Inner {
             grace: Mutex::new(settings.grace),
             logs_limits: Mutex::new(settings.logs),
@@ -140,14 +144,15 @@ impl Cells {
             zygote: Zygote::new(settings.zygote, hidden),
             logs: LogStore::open(&paths.logs)?,
             paths,
-            events: Box::new(events),
-            event_cursor: Mutex::new(event_cursor),
+            publisher,
+            cgroup_roots: RwLock::default(),
             cells: Mutex::default(),
             unnamed: Mutex::default(),
             serials: AtomicU64::new(1),
             watch,
         });
-        adopt::adopt(&inner).map_err(|source| OpenError::Records { path: root, source })?;
+        adopt::adopt(&inner, publisher_thread)
+            .map_err(|source| OpenError::Records { path: root, source })?;
         watch_thread
             .start(Arc::downgrade(&inner))
             .map_err(OpenError::Watch)?;
@@ -223,6 +228,7 @@ async fn run_to_completion<T: Send + 'static>(
 }
 
 impl Inner {
+    /// Locks the map of cells. Never held over I/O.
     fn cells(&self) -> MutexGuard<'_, BTreeMap<CellName, Arc<Cell>>> {
         lock(&self.cells)
     }

@@ -1,5 +1,7 @@
 //! Records of executables that shims write, from their files to the state.
 
+use std::sync::Arc;
+
 use super::Inner;
 use super::cell::Cell;
 use crate::name::ExecutableName;
@@ -7,6 +9,8 @@ use crate::record;
 
 impl Inner {
     /// Applies the record in a file that a shim has just renamed into place.
+    ///
+    /// Reads on the watch thread: a file just written is in the page cache.
     pub(super) fn handle_record_file(&self, file: &str) {
         if !file.ends_with(".json") {
             return;
@@ -42,7 +46,7 @@ impl Inner {
     }
 
     /// Reads and applies the record of an executable.
-    pub(super) fn read_record(&self, cell: &Cell, name: &ExecutableName) {
+    pub(super) fn read_record(&self, cell: &Arc<Cell>, name: &ExecutableName) {
         let read = record::read_executable(&self.paths.executable_record(cell.name(), name));
         if let Ok(record) = read {
             self.apply_record(cell, record);

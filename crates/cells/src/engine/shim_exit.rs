@@ -1,12 +1,13 @@
 //! The exit of a shim: everything in its cell has ended with it.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::Inner;
 use super::cell::Cell;
 use super::cgroup_names::is_executable_cgroup;
+use super::{Inner, lock};
 use crate::error_chain::chain;
 use crate::name::ExecutableName;
 use crate::record::{self, ExecutableRecord, ExitStatus, RunEnd};
@@ -14,7 +15,7 @@ use crate::spec::Namespace;
 
 impl Inner {
     /// Marks the executables of the cell as lost if its shim has exited; returns whether it has.
-    pub(super) fn handle_shim_exit(&self, cell: &Cell) -> bool {
+    pub(super) fn handle_shim_exit(&self, cell: &Arc<Cell>) -> bool {
         {
             let mut state = cell.state();
             let exited = state.shim.as_ref().map(|shim| has_exited(&shim.pidfd));
@@ -33,7 +34,7 @@ impl Inner {
     ///
     /// Kills those that share the host's PID namespace and so survive their shim: nothing reads
     /// their output or would record their exit.
-    pub(super) fn mark_lost(&self, cell: &Cell) {
+    pub(super) fn mark_lost(&self, cell: &Arc<Cell>) {
         if let (true, Ok(cgroups)) = (cell.shares(Namespace::Pid), self.cgroups()) {
             for cgroup in cgroups.children(cell.name().as_str()) {
                 if is_executable_cgroup(&cgroup)
@@ -57,13 +58,16 @@ impl Inner {
 
     /// Writes that an executable was lost, if it ran.
     fn write_lost(&self, cell: &Cell, name: &ExecutableName) -> Option<ExecutableRecord> {
-        // Held to the end: a record must not be written when it has just been removed.
-        let state = cell.state();
-        let record = state.executables.get(name);
-        let mut record = (**record.filter(|record| record.run.is_running())?).clone();
-        if state.is_being_freed() {
-            return None;
-        }
+        let _files = lock(&cell.files);
+        let mut record = {
+            let state = cell.state();
+            let record = state.executables.get(name);
+            let record = record.filter(|record| record.run.is_running())?;
+            if state.is_being_freed() {
+                return None;
+            }
+            (**record).clone()
+        };
         record.run.end = Some(RunEnd {
             at: mainstay_journal::Timestamp::now().as_nanos(),
             status: ExitStatus::Lost,

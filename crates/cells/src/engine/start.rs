@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cell::{Cell, ShimProcess};
+use super::cell::{Cell, Published, ShimProcess};
 use super::cgroup_names::{SHIMS, executable_cgroup, shim_cgroup};
 use super::error::CellError;
 use super::paths::open_directory;
@@ -96,6 +96,9 @@ impl Starting<'_> {
             }
             let ended = state.executables.values().filter_map(|record| {
                 let end = record.run.end?;
+                // Not before its events are published.
+                let published = state.published.get(&record.name);
+                published.filter(|published| **published == Published::of(record))?;
                 Some((end.at, record.name.clone()))
             });
             let Some((_, oldest)) = ended.min() else {
@@ -177,6 +180,7 @@ impl Starting<'_> {
             source,
         };
         let cgroup = shim_cgroup(name);
+        let roots = self.inner.keep_cgroup_roots();
         cgroups
             .create_inner_node(SHIMS)
             .map_err(CellError::Cgroup)?;
@@ -184,6 +188,7 @@ impl Starting<'_> {
             Ok(()) | Err(CgroupError::Exists { .. }) => {}
             Err(error) => return Err(CellError::Cgroup(error)),
         }
+        drop(roots);
         let entry = cgroups.membership_fds(&cgroup).map_err(CellError::Cgroup)?;
         let paths = &self.inner.paths;
         let control: OwnedFd = paths.listen(name).map_err(records)?.into();

@@ -34,29 +34,48 @@ pub struct FoundRun {
 
 pub use cgroup::Usage;
 
+/// A ready cell at one moment.
+struct ReadyCell {
+    cell: Arc<Cell>,
+    shim_pid: Option<i32>,
+    executables: Vec<Arc<ExecutableRecord>>,
+}
+
+impl ReadyCell {
+    fn of(cell: &Arc<Cell>) -> Option<Self> {
+        let state = cell.state();
+        (state.phase == Phase::Ready).then(|| Self {
+            cell: Arc::clone(cell),
+            shim_pid: state
+                .shim
+                .as_ref()
+                .map(|shim| shim.pid.as_raw_nonzero().get()),
+            executables: state.executables.values().cloned().collect(),
+        })
+    }
+}
+
 impl Cells {
     /// Lists all cells, a parent before those nested in it.
     pub fn list(&self) -> Vec<CellStatus> {
-        // Held to the end: a Free takes a cell with all nested ones, so none is seen without them.
-        let cells = self.0.cells();
-        let status = |cell: &Arc<Cell>| {
-            let state = cell.state();
-            (state.phase == Phase::Ready).then(|| CellStatus {
-                cell: cell.record.clone(),
-                unreadable: cell.unreadable.clone(),
-                cgroup_v2: self.0.is_v2(),
-                shim_pid: state
-                    .shim
-                    .as_ref()
-                    .map(|shim| shim.pid.as_raw_nonzero().get()),
-                executables: state
-                    .executables
-                    .values()
-                    .map(|record| (**record).clone())
-                    .collect(),
-            })
+        let seen: Vec<ReadyCell> = {
+            // One moment for all: a Free takes a cell with all nested ones, so none is seen without
+            // them. Nothing under the lock waits for I/O, and records are shared, not copied.
+            let cells = self.0.cells();
+            cells.values().filter_map(ReadyCell::of).collect()
         };
-        cells.values().filter_map(status).collect()
+        let status = |seen: ReadyCell| CellStatus {
+            cell: seen.cell.record.clone(),
+            unreadable: seen.cell.unreadable.clone(),
+            cgroup_v2: self.0.is_v2(),
+            shim_pid: seen.shim_pid,
+            executables: seen
+                .executables
+                .iter()
+                .map(|record| (**record).clone())
+                .collect(),
+        };
+        seen.into_iter().map(status).collect()
     }
 
     /// Finds the latest run with this host PID.

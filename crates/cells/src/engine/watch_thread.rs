@@ -105,7 +105,9 @@ impl WatchThread {
         }
     }
 
-    fn handle_shim_exits(&self, inner: &Inner) {
+    /// Handles each exit on a thread of its own: it writes records, and a stalled disk must not keep
+    /// this thread from the other cells. Shims exit by a Free or by accident, so seldom here.
+    fn handle_shim_exits(&self, inner: &Arc<Inner>) {
         let mut exited = Vec::with_capacity(64);
         let now = rustix::event::Timespec::default();
         let buffer = rustix::buffer::spare_capacity(&mut exited);
@@ -115,8 +117,20 @@ impl WatchThread {
         for event in exited {
             let serial = event.data.u64();
             let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
-            if let Some(cell) = cells.iter().find(|cell| cell.serial == serial) {
-                inner.handle_shim_exit(cell);
+            let Some(cell) = cells.into_iter().find(|cell| cell.serial == serial) else {
+                continue;
+            };
+            // A Free waits for the exit itself, and handles it.
+            if cell.state().is_being_freed() {
+                continue;
+            }
+            let (engine, its) = (Arc::clone(inner), Arc::clone(&cell));
+            let builder = thread::Builder::new().name("cell-shim-exit".to_owned());
+            if builder
+                .spawn(move || engine.handle_shim_exit(&its))
+                .is_err()
+            {
+                inner.handle_shim_exit(&cell);
             }
         }
     }

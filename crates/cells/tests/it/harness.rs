@@ -59,19 +59,33 @@ impl Events {
         .await
     }
 
-    /// The published exit statuses of an executable.
-    pub fn ends_of(&self, executable: &str) -> Vec<ExitStatus> {
-        let published = self.published().into_iter();
-        published
-            .filter_map(|event| match event {
-                CellEvent::Ended {
-                    executable: of,
-                    status,
-                    ..
-                } if of.as_str() == executable => Some(status),
-                _ => None,
-            })
-            .collect()
+    /// Waits for that many published exits of an executable, and returns all of them.
+    pub async fn ends_of(&self, executable: &str, count: usize) -> Vec<ExitStatus> {
+        let ends = || -> Vec<ExitStatus> {
+            let published = self.published().into_iter();
+            published
+                .filter_map(|event| match event {
+                    CellEvent::Ended {
+                        executable: of,
+                        status,
+                        ..
+                    } if of.as_str() == executable => Some(status),
+                    _ => None,
+                })
+                .collect()
+        };
+        soon("the published exits", async {
+            loop {
+                // Registered before the check, so that no event in between is missed.
+                let more = self.more.notified();
+                let ends = ends();
+                if ends.len() >= count {
+                    return ends;
+                }
+                more.await;
+            }
+        })
+        .await
     }
 }
 

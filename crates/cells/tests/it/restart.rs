@@ -34,6 +34,11 @@ async fn a_restarted_engine_adopts_everything() {
         test.start("a", "running", "sleep 1000").await.unwrap();
         test.start("a/b", "nested", "sleep 1000").await.unwrap();
         let before = test.cells.list();
+        // Events are published in order: with this one all are.
+        let is_last = |event: &CellEvent| {
+            matches!(event, CellEvent::Started { executable, .. } if executable.as_str() == "nested")
+        };
+        test.events.until("the last start", is_last).await;
         let published = test.events.published().len();
         for _ in 0..3 {
             test.without_engine(async |_| {}).await;
@@ -89,7 +94,7 @@ async fn an_exit_without_a_daemon_is_published_once_with_its_code() {
     for _ in 0..3 {
         test.again();
     }
-    assert_eq!(test.events.ends_of("x"), [ExitStatus::Exited(42)]);
+    assert_eq!(test.events.ends_of("x", 1).await, [ExitStatus::Exited(42)]);
     test.free_all().await;
 }
 
@@ -168,7 +173,7 @@ async fn executables_are_lost_with_their_shim_and_the_cell_stays_usable() {
             until_gone(run.pid).await;
             assert_eq!(test.says(cell, "echo again").await, "again\n");
         }
-        assert_eq!(test.events.ends_of("x"), [ExitStatus::Lost; 4]);
+        assert_eq!(test.events.ends_of("x", 4).await, [ExitStatus::Lost; 4]);
         test.free_all().await;
     })
     .await;
@@ -226,7 +231,7 @@ async fn corrupt_records_do_not_affect_other_cells() {
     let (how, said) = test.ended("good", "done").await;
     assert_eq!((how, said.as_str()), (ExitStatus::Exited(5), "kept\n"));
     test.says("good", "true").await;
-    assert_eq!(test.events.ends_of("done").len(), 1);
+    assert_eq!(test.events.ends_of("done", 1).await.len(), 1);
     // Unreadable records are kept until their cell is freed.
     assert!(test.state().join("cells/cells/bad1/cell.json").exists());
     for status in &listed {
@@ -502,7 +507,10 @@ async fn many_simultaneous_exits_without_a_daemon_are_all_published() {
     for number in 0..count {
         let executable = format!("x{number}");
         assert_eq!(test.ended("a", &executable).await.0, ExitStatus::Exited(9));
-        assert_eq!(test.events.ends_of(&executable), [ExitStatus::Exited(9)]);
+        assert_eq!(
+            test.events.ends_of(&executable, 1).await,
+            [ExitStatus::Exited(9)]
+        );
     }
     test.free_all().await;
 }

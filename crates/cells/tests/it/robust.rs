@@ -426,7 +426,7 @@ async fn waiting_for_a_run_ends_with_its_cell() {
     );
     freed.unwrap();
     assert!(run.end.is_none());
-    assert_eq!(test.events.ends_of("x"), [ExitStatus::Lost]);
+    assert_eq!(test.events.ends_of("x", 1).await, [ExitStatus::Lost]);
     test.free_all().await;
 }
 
@@ -536,7 +536,7 @@ async fn thousands_of_short_runs_leave_nothing() {
         .unwrap()
         .count();
     assert!(open < 30, "{open} descriptors in the shim");
-    assert_eq!(test.events.ends_of("x").len(), runs);
+    assert_eq!(test.events.ends_of("x", runs).await.len(), runs);
     test.free_all().await;
 }
 
