@@ -116,7 +116,7 @@ impl Client {
         &self.nodes
     }
 
-    /// Whether more than one node is called.
+    /// Returns `true` if more than one node is called.
     pub fn has_many_nodes(&self) -> bool {
         self.nodes.len() > 1
     }

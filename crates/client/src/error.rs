@@ -163,7 +163,7 @@ impl Error {
         }
     }
 
-    /// Whether the connection is gone and with it every other call on it.
+    /// Returns `true` if the connection is lost, and with it every other call on it.
     pub fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::TlsAlert(_))
     }

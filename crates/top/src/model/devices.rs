@@ -98,7 +98,7 @@ impl Disks {
     }
 }
 
-/// Whether a device is a partition, whose I/O the whole disk counts too: `sda1`, `nvme0n1p2`.
+/// Returns `true` for a partition (`sda1`, `nvme0n1p2`), whose I/O the whole disk counts too.
 fn is_partition(name: &str, names: &HashSet<&str>) -> bool {
     let whole = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if whole.len() == name.len() {
@@ -172,8 +172,8 @@ impl Network {
     }
 }
 
-/// Whether a device connects the machine with its containers or itself; traffic that leaves the
-/// machine is counted by another device too.
+/// Returns `true` for a device between the machine and its containers or itself; traffic that
+/// leaves the machine is counted by another device too.
 fn is_virtual(name: &str) -> bool {
     const PREFIXES: [&str; 6] = ["veth", "br-", "docker", "cni", "virbr", "tap"];
     name == "lo" || PREFIXES.iter().any(|prefix| name.starts_with(prefix))

@@ -24,7 +24,7 @@ impl Process {
         }
     }
 
-    /// Whether the name or the arguments contain `text`, which is in lower case.
+    /// Returns `true` if the name or the arguments contain `text`, which is in lower case.
     pub fn matches(&self, text: &str) -> bool {
         self.info.command.to_lowercase().contains(text)
             || self.info.args.to_lowercase().contains(text)

@@ -73,7 +73,7 @@ impl View<'_> {
     }
 }
 
-/// Whether a service is finished, skipped, or running and not unhealthy.
+/// Returns `true` for a service that is finished, skipped, or running and not unhealthy.
 fn is_up(service: &ServiceInfo) -> bool {
     match service.state.as_str() {
         "Finished" | "Skipped" => true,

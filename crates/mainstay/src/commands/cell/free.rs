@@ -15,13 +15,13 @@ use crate::output;
     mainstay cell free web\n  \
     mainstay cell free run-1 run-2\n\n\
     Logs and exit codes of a cell are removed with it.")]
-pub struct Free {
+pub struct CellFree {
     /// Names of the cells
     #[arg(value_name = "NAME", required = true)]
     cells: Vec<String>,
 }
 
-impl Free {
+impl CellFree {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let timeout = global.timeout.max(MIN_STOP_TIMEOUT);

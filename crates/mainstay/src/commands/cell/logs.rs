@@ -15,7 +15,7 @@ use mainstay_client::format::{parse_time, wire_time};
     mainstay cell logs web server\n  \
     mainstay cell logs web server -f --tail 20\n  \
     mainstay cell logs web/worker job --since 10m")]
-pub struct Logs {
+pub struct CellLogs {
     /// Name of the cell
     cell: String,
 
@@ -39,7 +39,7 @@ pub struct Logs {
     until: Option<jiff::Timestamp>,
 }
 
-impl Logs {
+impl CellLogs {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let node = client.only_node("cell logs")?;

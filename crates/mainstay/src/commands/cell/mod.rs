@@ -41,12 +41,12 @@ const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(600);
     mainstay cell free web")]
 pub enum Cell {
     Allocate(allocate::Allocate),
-    Free(free::Free),
+    Free(free::CellFree),
     List(list::List),
     Start(start::Start),
     Stop(stop::Stop),
-    Logs(logs::Logs),
-    Stats(stats::Stats),
+    Logs(logs::CellLogs),
+    Stats(stats::CellStats),
 }
 
 impl Cell {

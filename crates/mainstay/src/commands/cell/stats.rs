@@ -19,13 +19,13 @@ use mainstay_client::format::{Table, cpu_time, size};
     mainstay cell stats web                      cell web and nested cells\n\n\
     MEMORY is the working set: memory charged to the cgroup without inactive file cache.\n\
     CPU is the CPU time. Both include child processes.")]
-pub struct Stats {
+pub struct CellStats {
     /// Restrict to this cell and its nested cells
     #[arg(value_name = "NAME")]
     cell: Option<String>,
 }
 
-impl Stats {
+impl CellStats {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
         let request = StatsRequest {
@@ -51,7 +51,7 @@ impl Stats {
     }
 }
 
-/// Whether `name` is `cell` or nested in it.
+/// Returns `true` if `name` is `cell` or nested in it.
 fn is_within(name: &str, cell: &str) -> bool {
     name.strip_prefix(cell)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
