@@ -8,7 +8,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use crate::harness::{Credentials, TestNode, connect_tls};
+use mainstay_testkit::{Credentials, TestNode, connect_tls};
 
 /// The path of every rpc the node's own descriptors declare.
 fn methods() -> Vec<String> {
@@ -162,7 +162,7 @@ async fn call(channel: Channel, path: &str) -> Result<(), Status> {
         .map_err(|error| Status::unavailable(error.to_string()))?;
     let path = path.parse().unwrap();
     let call = grpc.server_streaming(Request::new(()), path, Raw);
-    let answer = tokio::time::timeout(crate::harness::PATIENCE, call)
+    let answer = tokio::time::timeout(mainstay_testkit::WAIT_TIMEOUT, call)
         .await
         .unwrap();
     drop(answer?);

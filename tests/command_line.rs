@@ -1,6 +1,6 @@
 //! The command line by itself: help, completions, man pages, contexts, exit codes.
 
-use crate::harness::{Cli, TestNode};
+use mainstay_testkit::{Cli, TestNode};
 
 fn alone() -> (tempfile::TempDir, impl Fn() -> Cli) {
     let home = tempfile::tempdir().unwrap();
@@ -158,6 +158,6 @@ fn a_reader_that_goes_away_is_no_error() {
     let mut child = node.cli().spawn(["logs", "mainstay", "-f"]);
     drop(child.stdout.take());
     node.cli().run(["version"]).ok();
-    let status = crate::harness::wait_with_patience(&mut child);
+    let status = mainstay_testkit::wait_for_exit(&mut child);
     assert!(status.success(), "{status:?}");
 }

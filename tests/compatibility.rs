@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tonic::{Code, Request};
 
 use crate::daemon::wait_for_event;
-use crate::harness::{Credentials, TestFleet, TestNode, connect_over, soon, to_nodes};
+use mainstay_testkit::{Credentials, TestFleet, TestNode, connect_over, soon, to_nodes};
 
 /// Asks under the name that these clients insist on, whatever the node's address.
 async fn discover(node: &TestNode, credentials: &Credentials) -> Result<(bool, String), String> {

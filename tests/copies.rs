@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{PATIENCE, TestNode, wait_with_patience};
+use mainstay_testkit::{TestNode, WAIT_TIMEOUT, wait_for_exit};
 
 /// A tree that takes longer to copy than any test waits.
 fn endless(node: &TestNode) -> String {
@@ -35,7 +35,7 @@ impl Watch {
     fn wait(self) {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let bound = Timespec {
-            tv_sec: PATIENCE.as_secs().try_into().unwrap(),
+            tv_sec: WAIT_TIMEOUT.as_secs().try_into().unwrap(),
             tv_nsec: 0,
         };
         assert_eq!(poll(&mut fds, Some(&bound)), Ok(1), "nothing was made");
@@ -51,7 +51,7 @@ fn signal(child: &Child, signal: Signal) {
 
 /// How it ended, and what it said.
 fn ended(mut child: Child) -> (Option<i32>, String) {
-    let status = wait_with_patience(&mut child);
+    let status = wait_for_exit(&mut child);
     let mut said = String::new();
     let mut stderr = child.stderr.take().unwrap();
     stderr.read_to_string(&mut said).unwrap();

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::task::JoinHandle;
 use tonic::Code;
 
-use crate::harness::{PATIENCE, TestNode, soon};
+use mainstay_testkit::{TestNode, WAIT_TIMEOUT, require, soon};
 
 /// Subscribes at once; the handle resolves when an event of the node's own service says `text`.
 pub async fn wait_for_event(node: &TestNode, text: &str) -> JoinHandle<()> {
@@ -37,7 +37,7 @@ pub async fn wait_for_event(node: &TestNode, text: &str) -> JoinHandle<()> {
 #[test]
 fn a_second_daemon_on_the_same_state_is_refused_and_the_first_stays() {
     let node = TestNode::start();
-    let mut second = std::process::Command::new(crate::harness::binary());
+    let mut second = std::process::Command::new(mainstay_testkit::binary());
     second
         .args(["serve", "--listen", "127.0.0.1:0", "--state"])
         .arg(node.state());
@@ -195,7 +195,7 @@ fn a_service_manager_is_told_ready_and_stopping() {
     let builder = TestNode::builder();
     let path = builder.scratch().join("notify.sock");
     let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    manager.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     let mut node = builder
         .env("NOTIFY_SOCKET", path.display().to_string())
         .start();
@@ -223,7 +223,7 @@ fn inherited_sockets_are_used() {
     let mut shell = std::process::Command::new("sh");
     shell.arg("-c").arg(format!(
         "exec 3<&{fd}; export LISTEN_PID=$$ LISTEN_FDS=1; exec {} serve --state {}",
-        crate::harness::binary().display(),
+        mainstay_testkit::binary().display(),
         builder.state().display(),
     ));
     shell.stdout(std::process::Stdio::piped());
@@ -253,10 +253,8 @@ async fn a_second_signal_stops_at_once() {
 
 #[test]
 fn an_ordinary_user_can_run_a_node() {
-    if !rustix::process::geteuid().is_root() {
-        // The whole suite is then such a run.
-        return;
-    }
+    // Only root can start a process of another user.
+    require!(Root);
     let home = tempfile::Builder::new()
         .prefix("mainstay-user-")
         .tempdir()
@@ -264,7 +262,7 @@ fn an_ordinary_user_can_run_a_node() {
     std::os::unix::fs::chown(home.path(), Some(65534), Some(65534)).unwrap();
     // The binary may stand where other users cannot look.
     let binary = home.path().join("mainstay");
-    std::fs::copy(crate::harness::binary(), &binary).unwrap();
+    std::fs::copy(mainstay_testkit::binary(), &binary).unwrap();
     let run = |args: &[&str]| {
         use std::os::unix::process::CommandExt;
         let mut command = std::process::Command::new(&binary);

@@ -8,7 +8,7 @@ use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{DiskUsageInfo, DiskUsageRequest};
 use tonic::{Code, Status};
 
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 fn tree(node: &TestNode) -> PathBuf {
     let root = node.scratch().join("tree");

@@ -5,7 +5,7 @@ use std::io::Write;
 use mainstay_api::os::DmesgRequest;
 use mainstay_api::os::os_service_client::OsServiceClient;
 
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 /// A record nobody else writes, at notice of the user facility.
 fn write_record(text: &str) {

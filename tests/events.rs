@@ -6,7 +6,7 @@ use mainstay_api::machine::service_state_event::Action;
 use mainstay_api::machine::{Event, EventsRequest, ServiceStateEvent};
 use tonic::{Code, Status};
 
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 async fn kept(node: &TestNode, request: EventsRequest) -> Result<Vec<Event>, Status> {
     let mut client = MachineServiceClient::new(node.connect().await);

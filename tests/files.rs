@@ -8,7 +8,7 @@ use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{CopyRequest, FileInfo, ListRequest, ReadRequest};
 use tonic::{Code, Status};
 
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 /// A small tree with every kind of entry.
 fn tree(node: &TestNode) -> std::path::PathBuf {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 /// Installed by `make test` beside the build.
 fn grpcurl() -> PathBuf {
-    let path = crate::harness::target_dir().join("tools/bin/grpcurl");
+    let path = mainstay_testkit::target_dir().join("tools/bin/grpcurl");
     assert!(
         path.exists(),
         "{} is missing; scripts/setup-test installs it",

@@ -1,18 +1,21 @@
-//! On a machine whose control groups are of version 2 alone, and that is otherwise nobody's.
+//! On a machine of its own with cgroup v2 alone.
 
-use crate::harness::{Guest, binary, tests_of};
+use mainstay_testkit::{Guest, binary, require, tests_of};
 
 #[test]
-fn cells_work_with_control_groups_of_version_two_alone() {
+fn cells_work_with_cgroup_v2_alone() {
+    require!(Guest);
     let guest = Guest::boot(&[("mainstay", &binary()), ("test-cells", &tests_of("cells"))]);
-    it_has_version_two_alone(&guest);
+    it_has_cgroup_v2_alone(&guest);
     its_root_can_be_replaced(&guest);
     output_comes_back_as_it_was(&guest);
     the_tests_of_cells_pass(&guest);
     a_node_serves(&guest);
+    kernel_threads_have_no_executable_and_no_arguments(&guest);
+    guest.stop("node", "TERM").ok();
 }
 
-fn it_has_version_two_alone(guest: &Guest) {
+fn it_has_cgroup_v2_alone(guest: &Guest) {
     let mounts = guest.run("grep -w 'cgroup2*' /proc/mounts").ok();
     assert!(
         mounts.starts_with("cgroup2 /sys/fs/cgroup cgroup2 "),
@@ -63,5 +66,18 @@ fn a_node_serves(guest: &Guest) {
         version["server"][0]["version"]["tag"],
         version["client"]["tag"]
     );
-    guest.stop("node", "TERM").ok();
+}
+
+/// Here and not with the other tests of processes: a container shows no kernel threads.
+fn kernel_threads_have_no_executable_and_no_arguments(guest: &Guest) {
+    let processes = guest.run("mainstay ps -e unix:/state/run/mainstay.sock -o json");
+    let processes = processes.json();
+    let processes = processes[0]["processes"].as_array().unwrap();
+    let kthreadd = processes.iter().find(|process| process["pid"] == 2);
+    let kthreadd = kthreadd.expect("kthreadd is PID 2");
+    assert_eq!(kthreadd["command"], "kthreadd");
+    for field in ["executable", "args"] {
+        let text = kthreadd[field].as_str().unwrap_or_default();
+        assert_eq!(text, "", "{kthreadd}");
+    }
 }

@@ -5,7 +5,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 fn about(service: &str) -> HealthCheckRequest {
     HealthCheckRequest {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::{Authority, CertificateInfo, ClientSpec, Role, tls};
 
-use crate::harness::{Credentials, TestNode, connect_tls};
+use mainstay_testkit::{Credentials, TestNode, connect_tls};
 
 /// The handshake and one call: where a refusal of TLS 1.3 shows at the latest.
 async fn try_version(node: &TestNode, credentials: &Credentials) -> Result<(), String> {
@@ -185,7 +185,7 @@ fn secrets_that_others_can_read_stop_the_start_with_the_remedy() {
         let path = node.state().join(file);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(node.stop().success());
-        let mut again = std::process::Command::new(crate::harness::binary());
+        let mut again = std::process::Command::new(mainstay_testkit::binary());
         again
             .args(["serve", "--listen", "127.0.0.1:0", "--state"])
             .arg(node.state());
@@ -226,7 +226,7 @@ async fn a_node_certificate_can_be_renewed_while_it_serves() {
 #[test]
 fn a_node_joins_with_a_certificate_made_elsewhere() {
     let home = tempfile::tempdir().unwrap();
-    let cli = || crate::harness::Cli::new(home.path());
+    let cli = || mainstay_testkit::Cli::new(home.path());
     cli()
         .run(["pki", "ca", "--out", "fleet", "--name", "fleet"])
         .ok();

@@ -7,7 +7,7 @@ use mainstay_api::observe::observe_client::ObserveClient;
 use mainstay_identity::Role;
 use tonic::Code;
 
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 fn of(id: &str) -> LogsRequest {
     LogsRequest {

@@ -25,7 +25,6 @@ mod files;
 mod grpcurl;
 #[cfg(target_arch = "x86_64")]
 mod guest;
-mod harness;
 mod health;
 mod hostile;
 mod identity;

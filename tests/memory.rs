@@ -2,7 +2,7 @@
 
 use mainstay_api::os::os_service_client::OsServiceClient;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 #[tokio::test]
 async fn numbers_are_those_of_the_kernel_in_kib() {

@@ -2,7 +2,7 @@
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 #[tokio::test]
 async fn mounts_come_in_the_kernel_s_order_with_bytes() {

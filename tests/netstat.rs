@@ -1,10 +1,8 @@
 //! `Netstat` and `mainstay netstat`.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use mainstay_api::machine::connect_record::State;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
@@ -13,7 +11,7 @@ use mainstay_api::machine::{ConnectRecord, NetstatRequest};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tonic::{Code, Status};
 
-use crate::harness::{PrivateMounts, TestNode, soon};
+use mainstay_testkit::{NamespaceHolder, PrivateMounts, TestNode, require, soon};
 
 async fn netstat(node: &TestNode, request: NetstatRequest) -> Result<Vec<ConnectRecord>, Status> {
     let mut machine = MachineServiceClient::new(node.connect().await);
@@ -126,28 +124,12 @@ async fn protocols_are_chosen_and_datagram_sockets_have_a_peer_or_none() {
     assert!(all.iter().all(|record| record.l4proto == "udp"));
 }
 
-/// A network of its own, as long as a process is in it.
-struct Network(Child);
+/// A network namespace, as long as a process is in it.
+struct Network(NamespaceHolder);
 
 impl Network {
-    fn new(mut command: Command) -> Self {
-        let mut holder = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let mut stdout = BufReader::new(holder.stdout.take().unwrap());
-        stdout.read_line(&mut said).unwrap();
-        let network = Self(holder);
-        assert_eq!(said, "ready\n");
-        network
-    }
-
     fn unnamed() -> Self {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", "echo ready && exec cat"]);
-        Self::new(command)
+        Self(NamespaceHolder::unshare(&["--net"], "true", &[]))
     }
 
     fn number(&self) -> u64 {
@@ -155,7 +137,7 @@ impl Network {
     }
 
     fn file(&self) -> std::fs::File {
-        std::fs::File::open(format!("/proc/{}/ns/net", self.0.id())).unwrap()
+        std::fs::File::open(format!("/proc/{}/ns/net", self.0.pid())).unwrap()
     }
 
     /// A listener of this process in there.
@@ -170,13 +152,6 @@ impl Network {
     }
 }
 
-impl Drop for Network {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn in_networks(netns: NetNs) -> NetstatRequest {
     NetstatRequest {
         netns: Some(netns),
@@ -186,9 +161,7 @@ fn in_networks(netns: NetNs) -> NetstatRequest {
 
 #[tokio::test]
 async fn another_network_namespace_is_read_by_its_number_or_with_all_others() {
-    if !PrivateMounts::are_possible() {
-        return;
-    }
+    require!(Root);
     let node = TestNode::start();
     let network = Network::unnamed();
     let listener = network.listen();
@@ -223,19 +196,17 @@ async fn another_network_namespace_is_read_by_its_number_or_with_all_others() {
 
 #[tokio::test]
 async fn a_named_network_namespace_is_read_by_its_name() {
-    if !PrivateMounts::are_possible() {
-        return;
-    }
+    require!(Root);
     // Nobody else ever sees the name: what is below /run is ours alone.
     let mounts = PrivateMounts::tmpfs(Path::new("/run"), 1024);
-    let node = TestNode::builder().inside(&mounts).start();
-    let mut command = mounts.of().command(Path::new("unshare"));
+    let node = TestNode::builder().inside(mounts.namespace()).start();
+    let mut command = mounts.namespace().command(Path::new("unshare"));
     command.args(["--net", "sh", "-c"]).arg(
         "mkdir /run/netns && touch /run/netns/blue /run/netns/left-behind \
          && mkfifo /run/netns/fifo \
          && mount --bind /proc/self/ns/net /run/netns/blue && echo ready && exec cat",
     );
-    let network = Network::new(command);
+    let network = Network(NamespaceHolder::spawn(command));
     let listener = network.listen();
     let there = listener.local_addr().unwrap();
     // It has its name even when no process is in it.

@@ -6,7 +6,7 @@ use mainstay_api::v1alpha::public_api_client::PublicApiClient;
 use tonic::Code;
 use tonic::transport::Endpoint;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 #[tokio::test]
 async fn info_tells_the_versions_and_directories_the_node_really_has() {

@@ -6,7 +6,7 @@ use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::os::ProcessInfo;
 use mainstay_api::os::os_service_client::OsServiceClient;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 async fn processes(node: &TestNode) -> Vec<ProcessInfo> {
     let mut os = OsServiceClient::new(node.connect().await);
@@ -29,7 +29,7 @@ async fn the_node_sees_itself_and_its_children_as_the_kernel_does() {
     assert_eq!(daemon.command, "mainstay");
     assert_eq!(
         daemon.executable,
-        crate::harness::binary().display().to_string()
+        mainstay_testkit::binary().display().to_string()
     );
     assert!(daemon.args.contains(" serve --state "), "{}", daemon.args);
     assert_eq!(daemon.state.len(), 1);
@@ -52,18 +52,6 @@ fn cpu_time_of(pid: u32) -> Duration {
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
-}
-
-#[tokio::test]
-async fn kernel_threads_are_there_without_executable_or_arguments() {
-    let node = TestNode::start();
-    let all = processes(&node).await;
-    let Some(kernel) = all.iter().find(|process| process.pid == 2) else {
-        // In a pid namespace of its own there is no kernel thread to see.
-        return;
-    };
-    assert_eq!((kernel.executable.as_str(), kernel.args.as_str()), ("", ""));
-    assert_eq!(kernel.command, "kthreadd");
 }
 
 #[tokio::test]

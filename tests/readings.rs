@@ -2,7 +2,7 @@
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 fn kernel(file: &str) -> String {
     std::fs::read_to_string(file).unwrap()

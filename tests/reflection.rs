@@ -7,7 +7,7 @@ use prost::Message;
 use prost_types::{FileDescriptorSet, ServiceDescriptorProto};
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 /// Every service of the contract, with or without rpcs, and the standard ones beside them.
 pub fn services() -> BTreeSet<String> {

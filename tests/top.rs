@@ -6,7 +6,7 @@ use std::process::Command;
 use mainstay_identity::ClientConfig;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{OnTerminal, TestFleet, TestNode, binary, dead_address, wait_with_patience};
+use mainstay_testkit::{OnTerminal, TestFleet, TestNode, binary, dead_address, wait_for_exit};
 
 /// The command as root has it, on a terminal that knows colours.
 fn top(node: &TestNode, args: &[&str]) -> Command {
@@ -277,7 +277,7 @@ fn a_reader_of_a_snapshot_may_go_away() {
     let mut first = [0; 1];
     stdout.read_exact(&mut first).unwrap();
     drop(stdout);
-    assert!(wait_with_patience(&mut child).success());
+    assert!(wait_for_exit(&mut child).success());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 #[tokio::test]
 async fn a_node_answers_for_itself_with_exactly_one_message() {
@@ -45,7 +45,7 @@ fn the_command_shows_both_sides() {
 #[test]
 fn the_client_alone_needs_no_node() {
     let home = tempfile::tempdir().unwrap();
-    let value = crate::harness::Cli::new(home.path())
+    let value = mainstay_testkit::Cli::new(home.path())
         .run(["version", "--client", "-o", "json"])
         .json();
     assert_eq!(

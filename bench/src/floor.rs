@@ -6,7 +6,9 @@ use std::convert::Infallible;
 use std::fs;
 use std::future::{Ready, ready};
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use hyper::server::conn::http2;
@@ -15,12 +17,52 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use mainstay_api::machine::{PlatformInfo, Version, VersionInfo, VersionResponse};
 use mainstay_identity::tls::ServerTls;
 use mainstay_identity::{CertificateInfo, CertifiedNode, PrivateKeyPem};
-use sd_notify::NotifyState;
+use mainstay_testkit::ServerProcess;
+use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
+
+/// The text before the address in the announcement.
+const GREETING: &str = "floor serves on ";
+
+/// The floor in a process of its own.
+#[derive(Debug)]
+pub struct Floor {
+    process: ServerProcess,
+    address: SocketAddr,
+    // Declared last: it holds the standard error of the process.
+    _dir: TempDir,
+}
+
+impl Floor {
+    /// Starts it with the certificates of the node on `state`.
+    pub fn start(state: &Path) -> Result<Self> {
+        let dir = TempDir::with_prefix("mainstay-bench-")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("floor").arg(state.join("pki"));
+        let mut address = None;
+        let process = ServerProcess::start(command, &dir.path().join("stderr"), |line| {
+            address = line.strip_prefix(GREETING).and_then(|at| at.parse().ok());
+            address.is_some()
+        });
+        Ok(Self {
+            process,
+            address: address.context("the floor printed no address")?,
+            _dir: dir,
+        })
+    }
+
+    pub fn process(&self) -> &ServerProcess {
+        &self.process
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
 
 /// Serves with the certificates in `pki` until it is killed.
 pub async fn serve(pki: &Path) -> Result<()> {
@@ -28,8 +70,7 @@ pub async fn serve(pki: &Path) -> Result<()> {
     let acceptor = TlsAcceptor::from(tls.config());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut stdout = std::io::stdout();
-    writeln!(stdout, "floor serves on {}", listener.local_addr()?)?;
-    sd_notify::notify(&[NotifyState::Ready])?;
+    writeln!(stdout, "{GREETING}{}", listener.local_addr()?)?;
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;

@@ -7,18 +7,12 @@
 mod benches;
 mod cells;
 mod client;
-mod containerd;
-mod fleet;
 mod floor;
-mod kernel;
 mod peer;
 mod report;
-mod rootfs;
 mod runc;
-mod server;
 mod ssh;
 mod stats;
-mod sweeper;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -68,9 +62,6 @@ enum Part {
         log: String,
         lines: u64,
     },
-    /// End what runs in a control group when the standard input ends, then remove a directory
-    #[command(hide = true)]
-    Sweep { cgroup: String, dir: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -85,12 +76,8 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
-    match &cli.part {
-        Some(Part::ReadTail { root, log, lines }) => {
-            return benches::print_tail(root, log, *lines);
-        }
-        Some(Part::Sweep { cgroup, dir }) => return sweeper::sweep(cgroup, dir),
-        Some(Part::Floor { .. }) | None => {}
+    if let Some(Part::ReadTail { root, log, lines }) = &cli.part {
+        return benches::print_tail(root, log, *lines);
     }
     let runtime = Runtime::new()?;
     let done = runtime.block_on(async {

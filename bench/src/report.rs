@@ -5,9 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use mainstay_testkit::procfs;
 use serde::Serialize;
-
-use crate::kernel;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -95,8 +94,8 @@ impl Report {
             report: self,
             quick,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            kernel: kernel::release(),
-            load_average: kernel::load_average(),
+            kernel: procfs::release(),
+            load_average: procfs::load_average(),
         };
         let path = folder.join(format!("{}.json", self.name));
         let json = serde_json::to_vec_pretty(&kept)?;

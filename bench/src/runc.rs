@@ -4,10 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use mainstay_testkit::{Sweeper, images};
 use serde_json::{Value, json};
-
-use crate::rootfs;
-use crate::sweeper::Sweeper;
 
 #[derive(Debug)]
 pub struct Runc {
@@ -18,10 +16,10 @@ impl Runc {
     /// Prepares to run `program`.
     pub fn prepare(program: &str) -> Result<Self> {
         let runc = Self {
-            sweeper: Sweeper::start()?,
+            sweeper: Sweeper::start("runc"),
         };
         let bundle = runc.path("bundle");
-        rootfs::make(&bundle.join("rootfs"))?;
+        images::make_rootfs(&bundle.join("rootfs"));
         let made = Command::new("runc")
             .arg("spec")
             .current_dir(&bundle)

@@ -1,122 +1,110 @@
 //! A node and its cells, of which nothing is left after the test.
 
-use mainstay_api::machine::LogsRequest;
-use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use mainstay_api::observe::observe_client::ObserveClient;
-use mainstay_api::observe::{GetSubProcessStreamRequest, LogItem};
+use mainstay_api::observe::LogItem;
 use mainstay_api::runtime::cell_service_client::CellServiceClient;
-use mainstay_api::runtime::{
-    AllocateCellRequest, Cell, CellStatus, Executable, ExecutableStatus, FreeCellRequest,
-    ListCellsRequest, Namespace, StartCellRequest,
-};
+use mainstay_api::runtime::{Cell, CellStatus, ExecutableStatus, Namespace};
+use mainstay_testkit::{CellClient, Sweeper, TestNode, TestNodeBuilder, soon};
 use tonic::transport::Channel;
 
 use super::model::traces::Traces;
-use crate::harness::{TestNode, soon};
 
 pub(super) struct CellNode {
     pub(super) node: TestNode,
-    // Declared after it: what is left is looked for when the daemon is gone.
     traces: Traces,
+    // Declared last: cells outlive their node.
+    sweeper: Sweeper,
 }
 
 impl CellNode {
-    /// `name` tells it from those of other tests.
+    /// `name` is part of the name of its cgroup.
     pub(super) fn start(name: &str) -> Self {
-        let cgroup = format!("mainstay-e2e-{}-{name}", std::process::id());
-        let traces = Traces::before(&cgroup);
-        let config = format!("[cells]\ncgroup = \"{cgroup}\"\n");
+        Self::start_as(name, TestNode::builder())
+    }
+
+    pub(super) fn start_as(name: &str, builder: TestNodeBuilder) -> Self {
+        let sweeper = Sweeper::start(&format!("e2e-{name}"));
+        let traces = Traces::before(sweeper.cgroup());
+        let config = format!("[cells]\ncgroup = {:?}\n", sweeper.cgroup());
         Self {
-            node: TestNode::builder().config(&config).start(),
+            node: builder.config(&config).start(),
             traces,
+            sweeper,
         }
     }
 
     /// Kills the daemon, lets something happen, and starts it as `again` says.
     pub(super) fn crash(
-        self,
+        mut self,
         meanwhile: impl FnOnce(&TestNode),
         again: impl FnOnce(TestNode) -> TestNode,
     ) -> Self {
-        let Self { mut node, traces } = self;
-        node.kill();
-        meanwhile(&node);
+        self.node.kill();
+        meanwhile(&self.node);
+        self.with_node(again)
+    }
+
+    pub(super) fn with_node(self, start: impl FnOnce(TestNode) -> TestNode) -> Self {
         Self {
-            node: again(node),
-            traces,
+            node: start(self.node),
+            ..self
         }
     }
 
+    pub(super) async fn client(&self) -> CellClient {
+        CellClient::new(&self.node.connect_locally().await)
+    }
+
     pub(super) async fn cells(&self) -> CellServiceClient<Channel> {
-        CellServiceClient::new(self.node.connect_locally().await)
+        self.client().await.cells
     }
 
     pub(super) async fn allocate(&self, name: &str, share: &[Namespace]) {
-        let cell = Some(Cell {
+        let cell = Cell {
             name: name.to_owned(),
             share: share.iter().map(|shared| (*shared).into()).collect(),
             ..Cell::default()
-        });
-        let request = AllocateCellRequest { cell };
-        self.cells().await.allocate(request).await.unwrap();
+        };
+        self.client().await.allocate_as(cell).await.unwrap();
     }
 
     pub(super) async fn start_in(&self, cell: &str, name: &str, command: &str) -> i32 {
-        let executable = Some(Executable {
-            name: name.to_owned(),
-            command: command.to_owned(),
-            cell_name: cell.to_owned(),
-            ..Executable::default()
-        });
-        let request = StartCellRequest { executable };
-        let started = self.cells().await.start(request).await.unwrap();
-        started.into_inner().pid
+        let mut client = self.client().await;
+        client.start(cell, name, command).await.unwrap()
     }
 
     pub(super) async fn list(&self) -> Vec<CellStatus> {
-        let listed = self.cells().await.list(ListCellsRequest::default()).await;
-        listed.unwrap().into_inner().cells
+        self.client().await.list().await.unwrap()
     }
 
-    /// An executable of an outermost cell.
+    /// An executable of a cell, nested or not.
     pub(super) async fn executable(&self, cell: &str, name: &str) -> ExecutableStatus {
-        let cells = self.list().await;
-        let is_named = |status: &&CellStatus| status.cell.as_ref().unwrap().name == cell;
-        let status = cells.iter().find(is_named).unwrap();
+        let mut cells = self.list().await;
+        let status = loop {
+            let status = cells.pop().unwrap_or_else(|| panic!("no cell {cell}"));
+            if status.cell.as_ref().unwrap().name == cell {
+                break status;
+            }
+            cells.extend(status.children);
+        };
         let mut executables = status.executables.iter();
         let found = executables.find(|one| one.executable.as_ref().unwrap().name == name);
         found.unwrap().clone()
     }
 
-    /// The lines of a process, until it has ended and all of them are there.
+    /// The lines of a process, once it has exited and all of them are there.
     pub(super) async fn output(&self, pid: i32, channel: i32) -> Vec<LogItem> {
-        let mut client = ObserveClient::new(self.node.connect_locally().await);
-        let request = GetSubProcessStreamRequest {
-            channel_type: channel,
-            process_id: pid.into(),
-        };
-        let mut stream = client.get_sub_process_stream(request).await.unwrap();
+        let mut stream = self.client().await.output(pid, channel).await.unwrap();
         let mut items = Vec::new();
-        while let Some(item) = soon("all output", stream.get_mut().message())
-            .await
-            .unwrap()
-        {
+        while let Some(item) = soon("all output", stream.message()).await.unwrap() {
             items.push(item);
         }
         items
     }
 
-    /// Follows a log from its beginning until it has this line.
+    /// Follows the log of an executable from its beginning until it contains this line.
     pub(super) async fn follow_until(&self, log: &str, line: &str) -> String {
-        let mut client = MachineServiceClient::new(self.node.connect_locally().await);
-        let request = LogsRequest {
-            namespace: "mainstay".to_owned(),
-            id: log.to_owned(),
-            follow: true,
-            tail_lines: -1,
-            ..LogsRequest::default()
-        };
-        let mut stream = client.logs(request).await.unwrap().into_inner();
+        let stream = self.client().await.log(log, true).await;
+        let mut stream = stream.unwrap();
         let mut text = String::new();
         soon(line, async {
             while !text.lines().any(|seen| seen == line) {
@@ -128,14 +116,14 @@ impl CellNode {
         text
     }
 
-    /// Frees everything; nothing of it may be left on the machine.
+    /// Frees every cell, and asserts that nothing of them is left on the machine.
     pub(super) async fn finish(self) {
+        let mut client = self.client().await;
         for status in self.list().await {
-            let request = FreeCellRequest {
-                cell_name: status.cell.unwrap().name,
-            };
-            self.cells().await.free(request).await.unwrap();
+            client.free(&status.cell.unwrap().name).await.unwrap();
         }
         self.traces.assert_none(&self.node.state());
+        drop(self.node);
+        drop(self.sweeper);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, TestFleet, TestNode, wait_with_patience};
+use mainstay_testkit::{TestFleet, TestNode, WAIT_TIMEOUT, wait_for_exit};
 
 /// A node whose cells are freed before it goes, whatever happens: they would outlive it.
 struct NodeOfCells(TestNode);
@@ -73,7 +73,7 @@ impl Running {
 
     #[track_caller]
     fn wait_for(&self, line: &str) {
-        while self.lines.recv_timeout(PATIENCE).expect(line) != line {}
+        while self.lines.recv_timeout(WAIT_TIMEOUT).expect(line) != line {}
     }
 
     fn signal(&self, signal: Signal) {
@@ -83,7 +83,7 @@ impl Running {
 
     /// Its exit code, and what it said beside its output.
     fn ended(mut self) -> (Option<i32>, String) {
-        let status = wait_with_patience(&mut self.child);
+        let status = wait_for_exit(&mut self.child);
         let mut said = String::new();
         let mut stderr = self.child.stderr.take().unwrap();
         stderr.read_to_string(&mut said).unwrap();
@@ -208,7 +208,7 @@ fn a_reader_that_goes_away_ends_the_program_and_its_cell() {
     stdout.read_line(&mut line).unwrap();
     assert_eq!(line, "y\n");
     drop(stdout);
-    wait_with_patience(&mut child);
+    wait_for_exit(&mut child);
     assert!(node.cells().is_empty(), "{:?}", node.cells());
 }
 

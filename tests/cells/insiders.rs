@@ -3,7 +3,7 @@
 use mainstay_api::runtime::{ExecutableState, Namespace};
 
 use super::cell_node::CellNode;
-use crate::harness::binary;
+use mainstay_testkit::binary;
 
 #[tokio::test]
 async fn root_in_a_cell_has_no_role_even_where_it_finds_the_socket() {

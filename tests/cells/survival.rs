@@ -10,7 +10,7 @@ use mainstay_api::machine::{EventsRequest, ServiceStateEvent};
 use mainstay_api::runtime::ExecutableState;
 
 use super::cell_node::CellNode;
-use crate::harness::{TestNode, binary, soon};
+use mainstay_testkit::{TestNode, binary, soon};
 
 const COUNTER: &str = "sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done'";
 

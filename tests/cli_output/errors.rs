@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use super::{filters, hostname};
-use crate::harness::{Cli, OnTerminal, TestFleet, TestNode, binary};
+use mainstay_testkit::{Cli, OnTerminal, TestFleet, TestNode, binary};
 
 /// Runs a command that must fail; returns its exit code and stderr.
 #[track_caller]

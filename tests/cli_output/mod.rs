@@ -3,7 +3,7 @@
 mod errors;
 mod tables;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 /// Binds filters for everything that differs between runs and machines.
 fn filters(node: &TestNode) -> insta::internals::SettingsBindDropGuard {

@@ -1,7 +1,7 @@
 //! Tables and messages of successful commands.
 
 use super::{filters, header_and_rows_with, hostname, without_numbers};
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 #[test]
 fn tables_of_the_machine_match_their_snapshots() {

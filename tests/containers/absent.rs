@@ -1,5 +1,6 @@
 //! No runtime, one that went away, one that hangs; and callers who ask for nonsense.
 
+use mainstay_testkit::require;
 use std::time::{Duration, Instant};
 
 use mainstay_api::machine::LogsRequest;
@@ -48,9 +49,7 @@ async fn without_a_runtime_the_node_works_and_says_what_is_missing() {
 
 #[tokio::test]
 async fn a_runtime_may_go_and_come_back() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let mut containerd = TestContainerd::start();
     containerd.run_container("web", &["--null-io"], &["sleep", "1000000"]);
     let node = node_of(&containerd);
@@ -120,9 +119,7 @@ async fn what_speaks_something_else_is_told_apart_from_what_is_gone() {
 
 #[tokio::test]
 async fn another_socket_is_used_from_the_reload_on() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let node = TestNode::builder()
         .config("[containers]\ncontainerd = '/nonexistent/containerd.sock'\n")

@@ -1,6 +1,7 @@
 //! Pods and their containers, through CRI and through containerd itself.
 
 use mainstay_container_clients::cri::StopPodSandboxRequest;
+use mainstay_testkit::require;
 use tonic::Code;
 
 use super::*;
@@ -9,9 +10,7 @@ const WAITS: &str = "trap 'exit 0' TERM; sleep 1000000 & wait";
 
 #[tokio::test]
 async fn pods_and_their_containers_have_the_same_ids_in_both_drivers() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let mut cart = containerd.pod("cart-0").await;
     let first = cart.run("app", 0, "exit 3").await;
@@ -80,9 +79,7 @@ async fn pods_and_their_containers_have_the_same_ids_in_both_drivers() {
 #[tokio::test]
 async fn pods_are_measured_and_stopped_for_their_kubelet() {
     const HELD_BYTES: u64 = 24 << 20;
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let mut pod = containerd.pod("cart-0").await;
     let holds = "dd if=/dev/zero of=/dev/shm/held bs=1048576 count=24; echo held; \

@@ -3,6 +3,7 @@
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_container_clients::cri::ReopenContainerLogRequest;
+use mainstay_testkit::require;
 use tonic::{Code, Streaming};
 
 use super::*;
@@ -55,9 +56,7 @@ async fn read_until(stream: &mut Streaming<Data>, text: &mut Vec<u8>, end: &str)
 
 #[tokio::test]
 async fn logs_of_pods_are_read_whole_by_their_end_and_as_they_grow() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let mut pod = containerd.pod("cart-0").await;
     let node = node_of(&containerd);
@@ -136,9 +135,7 @@ async fn logs_of_pods_are_read_whole_by_their_end_and_as_they_grow() {
 
 #[tokio::test]
 async fn following_a_log_goes_on_when_it_is_rotated() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let mut pod = containerd.pod("cart-0").await;
     let node = node_of(&containerd);
@@ -178,9 +175,7 @@ async fn following_a_log_goes_on_when_it_is_rotated() {
 
 #[tokio::test]
 async fn plain_containers_have_a_log_when_it_goes_to_a_file() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let file = containerd.scratch().join("web.log");
     let uri = format!("file://{}", file.display());

@@ -11,7 +11,7 @@ use mainstay_api::os::{ContainerInfo, ContainersRequest, RestartRequest, Stat, S
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::harness::{TestContainerd, TestNode, soon};
+use mainstay_testkit::{TestContainerd, TestNode, soon};
 
 const CONTAINERD: ContainerDriver = ContainerDriver::Containerd;
 const CRI: ContainerDriver = ContainerDriver::Cri;

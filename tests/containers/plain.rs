@@ -5,6 +5,7 @@ use mainstay_api::os::ContainersRequest;
 use mainstay_container_clients::containerd::containers::container::Runtime;
 use mainstay_container_clients::containerd::containers::containers_client::ContainersClient;
 use mainstay_container_clients::containerd::containers::{Container, CreateContainerRequest};
+use mainstay_testkit::require;
 use tonic::{Code, Request};
 
 use super::*;
@@ -17,9 +18,7 @@ const WAITS: &[&str] = &[
 
 #[tokio::test]
 async fn every_container_is_listed_and_a_broken_one_hides_no_other() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     containerd.run_container("web", &[], WAITS);
     containerd.run_container("done", &["--null-io"], &["true"]);
@@ -124,9 +123,7 @@ async fn every_container_is_listed_and_a_broken_one_hides_no_other() {
 
 #[tokio::test]
 async fn a_container_is_known_by_its_network_namespace() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let named = format!("network:{}", containerd.network("cni-7").display());
     containerd.run_container("named", &["--null-io", "--with-ns", &named], WAITS);
@@ -145,9 +142,7 @@ async fn a_container_is_known_by_its_network_namespace() {
 #[tokio::test]
 async fn use_is_measured_in_bytes_and_nanoseconds() {
     const HELD_BYTES: u64 = 32 << 20;
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let log = containerd.scratch().join("holds.log");
     let log_uri = format!("file://{}", log.display());
@@ -213,9 +208,7 @@ async fn use_is_measured_in_bytes_and_nanoseconds() {
 
 #[tokio::test]
 async fn a_restarted_container_runs_again_as_another_process() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let log = containerd.scratch().join("web.log");
     let log_uri = format!("file://{}", log.display());
@@ -289,9 +282,7 @@ async fn a_restarted_container_runs_again_as_another_process() {
 
 #[tokio::test]
 async fn one_who_goes_away_does_not_leave_a_container_stopped() {
-    if !TestContainerd::is_possible() {
-        return;
-    }
+    require!(Containerd);
     let containerd = TestContainerd::start();
     let slow = "echo up; trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done";
     containerd.run_container("slow", &["--null-io"], &["sh", "-c", slow]);

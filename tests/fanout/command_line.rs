@@ -1,6 +1,6 @@
 //! Many nodes from the command line: whose each line is, and who failed.
 
-use crate::harness::{PATIENCE, TestFleet, TestNetwork, TestNode, dead_address};
+use mainstay_testkit::{TestFleet, TestNetwork, TestNode, WAIT_TIMEOUT, dead_address, require};
 
 #[test]
 fn the_command_line_shows_whose_each_line_is_and_who_failed() {
@@ -78,6 +78,7 @@ fn a_node_whose_link_is_cut_is_one_named_error_beside_the_answers_of_the_others(
     use std::time::{Duration, Instant};
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+    require!(Network);
     let network = TestNetwork::of_machines(3);
     let mut config =
         "[fleet]\nconnect_timeout = '2s'\nanswer_timeout = '60s'\n[peers]\n".to_owned();
@@ -138,7 +139,7 @@ fn a_node_whose_link_is_cut_is_one_named_error_beside_the_answers_of_the_others(
             assert_eq!(nodes, ["n1", "n2", "n3"]);
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "{said}");
+        assert!(began.elapsed() < WAIT_TIMEOUT, "{said}");
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
 
-use crate::harness::{TestFleet, TestNode, dead_address, soon, to_nodes};
+use mainstay_testkit::{TestFleet, TestNode, dead_address, soon, to_nodes};
 
 async fn machine(node: &TestNode) -> MachineServiceClient<Channel> {
     MachineServiceClient::new(node.connect().await)
@@ -340,7 +340,7 @@ async fn roles_are_carried_and_only_nodes_may_state_them() {
     // A node's own certificate alone is good for nothing.
     let own = std::fs::read_to_string(fleet.nodes[0].state().join("pki/node.crt")).unwrap();
     let key = std::fs::read_to_string(fleet.nodes[0].state().join("pki/node.key")).unwrap();
-    let node = crate::harness::Credentials {
+    let node = mainstay_testkit::Credentials {
         ca: fleet.nodes[0].ca(),
         identity: Some((own, mainstay_identity::PrivateKeyPem::new(key))),
     };

@@ -13,7 +13,7 @@ use tonic::body::Body;
 use tower::{Service, ServiceExt};
 
 use super::{assert_unharmed, http2, noise};
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 const HTTP1: &[u8] = b"GET / HTTP/1.1\r\nhost: node\r\nconnection: keep-alive\r\n\r\n";
 

@@ -9,7 +9,7 @@ use mainstay_identity::{
 use mainstay_records::write_durable;
 
 use super::assert_unharmed;
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -14,7 +14,7 @@ use mainstay_identity::{ClientConfig, PkiDir, tls::ServerTls};
 use tokio_rustls::rustls::{ServerConnection, StreamOwned};
 
 use super::noise;
-use crate::harness::{Cli, TestNode};
+use mainstay_testkit::{Cli, TestNode};
 
 /// What an error may be at most, whatever it is about.
 const MOST_SAID: usize = 4096;

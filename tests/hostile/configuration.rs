@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use super::noise;
-use crate::harness::{TestNode, binary};
+use mainstay_testkit::{TestNode, binary};
 
 /// What a refusal may be at most, whatever it is about.
 const MOST_SAID: usize = 4096;

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::{SERVED_WITHIN, ask_version, assert_unharmed, http2, noise, open_sockets};
-use crate::harness::{Credentials, TestNode, connect_over, soon};
+use mainstay_testkit::{Credentials, TestNode, connect_over, soon};
 
 /// Beyond the connections themselves: listeners, bystanders, and what is just being closed.
 const MARGIN: usize = 64;

@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 
 use super::{ask_version, assert_unharmed, http2, noise};
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 const LOGS: &str = "/machine.MachineService/Logs";
 const VERSION: &str = "/machine.MachineService/Version";

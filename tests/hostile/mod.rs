@@ -20,7 +20,8 @@ use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::Role;
 use tonic::transport::Channel;
 
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
+use mainstay_testkit::procfs::Memory;
 
 /// How long anybody else may have to wait for an answer; generous, for a busy machine.
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
@@ -60,13 +61,7 @@ async fn ask_version(channel: Channel) {
 }
 
 fn resident_mib(node: &TestNode) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .expect("the node runs");
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-    kib / 1024
+    Memory::of(node.pid()).unwrap().resident >> 20
 }
 
 /// How many sockets the node has open, listeners included.

@@ -25,7 +25,7 @@ use tokio_stream::StreamExt;
 use tonic::Code;
 
 use super::assert_unharmed;
-use crate::harness::{TestFleet, TestNode, soon, to_nodes};
+use mainstay_testkit::{TestFleet, TestNode, soon, to_nodes};
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
 

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 
 use super::{assert_unharmed, http2};
-use crate::harness::{TestNode, soon};
+use mainstay_testkit::{TestNode, soon};
 
 const STREAMS: u32 = 200;
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use mainstay_identity::Role;
 
 use super::{ask_version, assert_unharmed, noise};
-use crate::harness::TestNode;
+use mainstay_testkit::TestNode;
 
 /// The ways in which a file of this content can be half-written.
 fn damaged(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
@@ -199,7 +199,7 @@ async fn a_log_goes_on_after_a_torn_line() {
         node.kill();
         append(&only_file(&node.state().join("logs/mainstay"), "log"), tail);
         node = node.restart();
-        let output = std::process::Command::new(crate::harness::binary())
+        let output = std::process::Command::new(mainstay_testkit::binary())
             .args(["logs", "mainstay", "-e"])
             .arg(format!("unix:{}", node.socket().display()))
             .output()

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{ask_version, assert_unharmed};
 use crate::daemon::wait_for_event;
-use crate::harness::{PrivateMounts, TestNode, soon};
+use mainstay_testkit::{PrivateMounts, TestNode, require, soon};
 
 const KIB: u32 = 1024;
 
@@ -26,14 +26,12 @@ fn fill(directory: &Path) -> PathBuf {
 
 #[test]
 fn a_read_only_state_directory_is_refused_with_the_reason() {
-    if !PrivateMounts::are_possible() {
-        return;
-    }
+    require!(Root);
     for used_before in [false, true] {
         let builder = TestNode::builder();
         let state = builder.state();
         let mounts = PrivateMounts::tmpfs(&state, KIB);
-        let mut builder = builder.inside(&mounts);
+        let mut builder = builder.inside(mounts.namespace());
         if used_before {
             builder = builder.start().into_builder();
         }
@@ -48,13 +46,11 @@ fn a_read_only_state_directory_is_refused_with_the_reason() {
 
 #[test]
 fn a_first_start_without_room_is_refused_and_works_once_there_is() {
-    if !PrivateMounts::are_possible() {
-        return;
-    }
+    require!(Root);
     let builder = TestNode::builder();
     let mounts = PrivateMounts::tmpfs(&builder.state(), KIB);
     let state = mounts.seen(&builder.state());
-    let builder = builder.inside(&mounts);
+    let builder = builder.inside(mounts.namespace());
     let filler = fill(&state);
     let (said, code) = builder.refused();
     assert_eq!(code, 1, "{said}");
@@ -68,12 +64,10 @@ fn a_first_start_without_room_is_refused_and_works_once_there_is() {
 /// On the same address, so that nothing has to be written that was not there before.
 #[tokio::test]
 async fn a_node_starts_again_without_any_room() {
-    if !PrivateMounts::are_possible() {
-        return;
-    }
+    require!(Root);
     let builder = TestNode::builder().config("# the address follows\n");
     let mounts = PrivateMounts::tmpfs(&builder.state(), KIB);
-    let node = builder.inside(&mounts).start();
+    let node = builder.inside(mounts.namespace()).start();
     let ca = node.ca();
     let listen = format!("# as before\nlisten = '{}'\n", node.listen());
     std::fs::write(node.config_file(), listen).unwrap();
@@ -112,12 +106,10 @@ async fn assert_log_goes_on(node: &TestNode) {
 // Several threads, so that the clients still answer while the test waits for the stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_runs_out_of_room_goes_on_and_recovers() {
-    if !PrivateMounts::are_possible() {
-        return;
-    }
+    require!(Root);
     let builder = TestNode::builder().config("[log]\nlevel = 'info'\n");
     let mounts = PrivateMounts::tmpfs(&builder.state(), KIB);
-    let node = builder.inside(&mounts).start();
+    let node = builder.inside(mounts.namespace()).start();
     let state = node.state();
     let filler = fill(&state);
     // Far more lines than fit into what the last page of the log has left, and events too.

@@ -5,17 +5,15 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::assert_unharmed;
-use crate::harness::{TestNode, binary};
+use mainstay_testkit::{TestNode, binary, require};
 
 /// Nobody in particular.
 const OTHER: u32 = 65534;
 
 #[tokio::test]
 async fn another_user_does_not_get_to_the_socket() {
-    if !rustix::process::geteuid().is_root() {
-        // Only root can become somebody else.
-        return;
-    }
+    // Only root can start a process of another user.
+    require!(Root);
     let node = TestNode::start();
     let open = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();

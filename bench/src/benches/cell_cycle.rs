@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::{Setup, alone, percentiles};
-use crate::cells::{CellClient, CellNode, Door};
+use crate::cells::{CellClient, CellEndpoint, CellNode};
 use crate::report::{Report, Target};
 use crate::stats::Samples;
 
@@ -24,9 +24,9 @@ struct Times {
 
 pub async fn run(setup: &Setup) -> Result<Report> {
     let rounds = setup.pick(1000, 50);
-    let node = CellNode::start(&setup.binary).await?;
-    let door = node.door();
-    let mut times = alone(move || async move { measure(&door, rounds).await }).await?;
+    let node = CellNode::start(setup)?;
+    let endpoint = node.endpoint();
+    let mut times = alone(move || async move { measure(&endpoint, rounds).await }).await?;
 
     let mut report = Report::new(
         "cell-cycle",
@@ -50,8 +50,8 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-async fn measure(door: &Door, rounds: usize) -> Result<Times> {
-    let mut client = door.open().await?;
+async fn measure(endpoint: &CellEndpoint, rounds: usize) -> Result<Times> {
+    let mut client = endpoint.connect().await?;
     // What the first cell costs alone is no part of it.
     once(&mut client, &mut Times::default()).await?;
     let mut times = Times::default();

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainstay_api::runtime::CellStatus;
+use mainstay_testkit::TestContainerd;
 
 use super::{Setup, watch};
 use crate::cells::{CellClient, CellNode};
-use crate::containerd::Containerd;
-use crate::kernel::{self, Memory, context_switches, cpu_seconds};
 use crate::report::{Report, Target};
+use mainstay_testkit::procfs::{self, Memory, context_switches, cpu_seconds};
 
 /// One file without libraries: what it has of its own is next to nothing.
 const PROGRAM: &str = "/bin/busybox sleep 1000000";
@@ -32,22 +32,23 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         (1000, Duration::from_secs(10)),
         (50, Duration::from_secs(2)),
     );
-    let containerd = Containerd::start().await?;
-    let container_shim = containerd.shim_of("idle", &["sleep", "1000000"])?;
-    let node = CellNode::start(&setup.binary).await?;
-    let mut client = node.door().open().await?;
+    let containerd = TestContainerd::without_cri();
+    containerd.run_container("idle", &[], &["sleep", "1000000"]);
+    let container_shim = procfs::parent(containerd.container_pid("idle"))?;
+    let node = CellNode::start(setup)?;
+    let mut client = node.endpoint().connect().await?;
     let daemon = node.node.pid();
 
     // The first cell also starts what all later ones share.
     fill(&mut client, 0..1).await?;
     settle(&mut client).await?;
     let daemon_before = Memory::of(daemon)?.resident;
-    let machine_before = kernel::available()?;
+    let machine_before = procfs::available()?;
     fill(&mut client, 1..count + 1).await?;
     let daemon_filled = Memory::of(daemon)?.resident;
     settle(&mut client).await?;
     let daemon_after = Memory::of(daemon)?.resident;
-    let machine_after = kernel::available()?;
+    let machine_after = procfs::available()?;
 
     let cells = processes(&client.list().await?)?;
     ensure!(cells.len() == count + 1, "{} cells are there", cells.len());
@@ -60,7 +61,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     let (shim, program) = (each(shims, cells.len()), each(programs, cells.len()));
     let grown = |before: u64, after: u64| each(after.saturating_sub(before), count);
 
-    let zygote = kernel::parent(cells[0].shim)?;
+    let zygote = procfs::parent(cells[0].shim)?;
     let subjects = [
         ("daemon", vec![daemon]),
         ("the process all shims are forked from", vec![zygote]),

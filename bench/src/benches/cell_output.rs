@@ -15,9 +15,9 @@ use tokio::task::spawn_blocking;
 
 use super::{Setup, megabytes};
 use crate::cells::{CellClient, CellNode};
-use crate::kernel::cpu_seconds;
 use crate::report::{Report, Target};
 use crate::stats::median;
+use mainstay_testkit::procfs::cpu_seconds;
 
 /// With its newline.
 const LINE_BYTES: u64 = 100;
@@ -26,8 +26,8 @@ const CELL: &str = "output";
 pub async fn run(setup: &Setup) -> Result<Report> {
     let (rounds, mebibytes) = setup.pick((5, 1024_u64), (1, 64));
     let lines = (mebibytes << 20) / LINE_BYTES;
-    let node = CellNode::start(&setup.binary).await?;
-    let mut client = node.door().open().await?;
+    let node = CellNode::start(setup)?;
+    let mut client = node.endpoint().connect().await?;
     let file = node.scratch().join("lines");
     let other = node.scratch().join("other");
     write_lines(&file, lines)?;

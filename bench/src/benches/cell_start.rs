@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
+use mainstay_testkit::TestContainerd;
 
 use super::{Setup, alone, percentiles};
-use crate::cells::{CellClient, CellNode, Door};
-use crate::containerd::Containerd;
+use crate::cells::{CellClient, CellEndpoint, CellNode};
 use crate::peer::ended;
 use crate::report::{Report, Target};
 use crate::runc::Runc;
@@ -25,7 +25,7 @@ const KEPT: &str = "kept";
 
 struct Peers {
     runc: Runc,
-    containerd: Containerd,
+    containerd: TestContainerd,
 }
 
 #[derive(Default)]
@@ -42,11 +42,11 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     let rounds = setup.pick(200, 10);
     let peers = Arc::new(Peers {
         runc: Runc::prepare(PROGRAM)?,
-        containerd: Containerd::start().await?,
+        containerd: TestContainerd::without_cri(),
     });
-    let node = CellNode::start(&setup.binary).await?;
-    let door = node.door();
-    let mut times = alone(move || async move { measure(&door, &peers, rounds).await }).await?;
+    let node = CellNode::start(setup)?;
+    let endpoint = node.endpoint();
+    let mut times = alone(move || async move { measure(&endpoint, &peers, rounds).await }).await?;
 
     let mut report = Report::new(
         "cell-start",
@@ -93,8 +93,8 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-async fn measure(door: &Door, peers: &Peers, rounds: usize) -> Result<Times> {
-    let mut client = door.open().await?;
+async fn measure(endpoint: &CellEndpoint, peers: &Peers, rounds: usize) -> Result<Times> {
+    let mut client = endpoint.connect().await?;
     client.allocate(KEPT).await?;
     // What only the first of each kind costs is no part of it.
     round(&mut client, peers, 0, &mut Times::default()).await?;
@@ -129,7 +129,7 @@ async fn round(
             2 => times.unshare.push(ended(unshare())?),
             3 => times.runc.push(ended(peers.runc.run(&name))?),
             _ => {
-                let ctr = peers.containerd.run(&name, &[PROGRAM]);
+                let ctr = peers.containerd.run_command(&name, &[PROGRAM]);
                 times.ctr.push(ended(ctr)?);
             }
         }

@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use super::{Setup, Single, megabytes};
 use crate::client::Client;
-use crate::kernel::{cpu_seconds, peak_resident};
 use crate::peer::printed;
 use crate::report::{Report, Target};
 use crate::ssh::Ssh;
 use crate::stats::median;
+use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 
 const FILES_A_DIRECTORY: usize = 100;
 const FILE_BYTES: usize = 4096;
@@ -27,7 +27,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     let tree = dir.path().join("tree");
     make_tree(&tree, files)?;
     let ssh = Ssh::start()?;
-    let single = Single::start(setup).await?;
+    let single = Single::start(setup);
     let mut client = single.connect().await?;
 
     let at = tree.display();

@@ -13,11 +13,10 @@ use anyhow::{Result, ensure};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use mainstay_api::machine::ListRequest;
-use tonic::Request;
+use mainstay_testkit::{TestFleet, to_nodes};
 
 use super::Setup;
-use crate::client::Client;
-use crate::fleet::Fleet;
+use crate::client::{Client, connect};
 use crate::report::{Report, Target};
 use crate::stats::Samples;
 
@@ -25,12 +24,14 @@ const DEAD: usize = 10;
 
 pub async fn run(setup: &Setup) -> Result<Report> {
     let (count, rounds) = setup.pick((100, 300), (20, 30));
-    let fleet = Fleet::start(&setup.binary, count).await?;
-    let names = fleet.names();
-    let mut entry = fleet.credentials.connect(fleet.entry.address()).await?;
+    let fleet = TestFleet::of_program(&setup.binary, count + 1);
+    // The first node forwards, and is not among those that are asked.
+    let names = fleet.names().split_off(1);
+    let tls = fleet.nodes[0].admin().tls_client()?;
+    let mut entry = connect(&tls, fleet.nodes[0].listen()).await?;
     let mut direct = Vec::new();
-    for node in &fleet.nodes {
-        direct.push(fleet.credentials.connect(node.address()).await?);
+    for node in &fleet.nodes[1..] {
+        direct.push(connect(&tls, node.listen()).await?);
     }
     let living = &names[..count - DEAD];
     let refusing = dead(DEAD, false)?;
@@ -111,7 +112,7 @@ async fn slowest(clients: &[Client]) -> Result<std::time::Duration> {
 }
 
 async fn unary(entry: &mut Client, names: &[String]) -> Result<std::time::Duration> {
-    let request = to(names, ())?;
+    let request = to_nodes((), names);
     let began = Instant::now();
     let reply = entry.version(request).await?.into_inner();
     ensure!(reply.messages.len() == names.len(), "a node is missing");
@@ -128,7 +129,7 @@ async fn streamed(
         root: "/proc/version".to_owned(),
         ..ListRequest::default()
     };
-    let request = to(names, request)?;
+    let request = to_nodes(request, names);
     let began = Instant::now();
     let mut stream = entry.list(request).await?.into_inner();
     let mut answered = 0;
@@ -142,14 +143,6 @@ async fn streamed(
         answered += usize::from(!failed);
     }
     Ok(began.elapsed())
-}
-
-fn to<T>(names: &[String], message: T) -> Result<Request<T>> {
-    let mut request = Request::new(message);
-    for name in names {
-        request.metadata_mut().append("nodes", name.parse()?);
-    }
-    Ok(request)
 }
 
 struct Dead {

@@ -4,32 +4,30 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use tempfile::TempDir;
+use mainstay_testkit::TlsClient;
 
-use super::{Pair, Setup, watch};
-use crate::client::Credentials;
-use crate::kernel::context_switches;
+use super::{Pair, Server, Setup, watch};
+use crate::client::{Client, connect};
 use crate::report::Report;
-use crate::server::Server;
+use mainstay_testkit::procfs::context_switches;
 
 pub async fn run(setup: &Setup) -> Result<Report> {
     let span = setup.pick(Duration::from_secs(10), Duration::from_secs(2));
-    let alone = TempDir::with_prefix("mainstay-bench-")?;
-    let unused = Server::node(&setup.binary, alone.path()).await?;
-    let pair = Pair::start(setup).await?;
-    let of_node = connection(&pair.credentials, &pair.node).await?;
-    let of_floor = connection(&pair.credentials, &pair.floor).await?;
+    let unused = setup.node();
+    let pair = Pair::start(setup)?;
+    let of_node = connection(&pair.tls, pair.node()).await?;
+    let of_floor = connection(&pair.tls, pair.floor()).await?;
     // What a start and a first call leave to be done is no part of being idle.
     watch(Duration::from_secs(1)).await;
 
     let subjects = [
-        ("mainstay, no connection", &unused),
-        ("mainstay, one idle connection", &pair.node),
-        ("floor, one idle connection", &pair.floor),
+        ("mainstay, no connection", Server::from(&unused)),
+        ("mainstay, one idle connection", pair.node()),
+        ("floor, one idle connection", pair.floor()),
     ];
     let mut before = Vec::new();
     for (_, server) in subjects {
-        before.push(context_switches(server.pid())?);
+        before.push(context_switches(server.process.pid())?);
     }
     watch(span).await;
     let mut report = Report::new(
@@ -37,7 +35,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         format!("context switches of all threads in {span:?}"),
     );
     for ((subject, server), before) in subjects.into_iter().zip(before) {
-        let switches = context_switches(server.pid())?.saturating_sub(before);
+        let switches = context_switches(server.process.pid())?.saturating_sub(before);
         report.figure(subject, "switches", switches as f64);
         let a_second = switches as f64 / span.as_secs_f64();
         report.figure(subject, "switches/s", a_second);
@@ -46,8 +44,8 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-async fn connection(credentials: &Credentials, server: &Server) -> Result<crate::client::Client> {
-    let mut client = credentials.connect(server.address()).await?;
+async fn connection(tls: &TlsClient, server: Server<'_>) -> Result<Client> {
+    let mut client = connect(tls, server.address).await?;
     client.version(()).await?;
     Ok(client)
 }

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use super::{Setup, Single, megabytes};
 use crate::client::Client;
-use crate::kernel::{cpu_seconds, peak_resident};
 use crate::peer::printed;
 use crate::report::{Report, Target};
 use crate::stats::median;
+use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 
 const FILES_A_DIRECTORY: u64 = 999;
 
@@ -26,7 +26,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     let tree = dir.path().join("tree");
     make_tree(&tree, directories)?;
     let entries = directories * (FILES_A_DIRECTORY + 1) + 1;
-    let single = Single::start(setup).await?;
+    let single = Single::start(setup);
     let mut client = single.connect().await?;
     let find = || {
         let mut command = Command::new("find");

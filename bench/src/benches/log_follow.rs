@@ -17,6 +17,7 @@ use tokio::task::spawn_blocking;
 
 use super::log_lines::{self, LINE_BYTES, LOG, RECORD_BYTES};
 use super::{Pair, Setup};
+use crate::client::connect;
 use crate::report::Report;
 use crate::stats::median;
 
@@ -89,9 +90,9 @@ async fn by_journal(lines: u64) -> Result<f64> {
 }
 
 async fn by_api(setup: &Setup, lines: u64) -> Result<f64> {
-    let pair = Pair::start(setup).await?;
-    let writer = log_lines::open(&pair.state().join("logs"))?;
-    let mut client = pair.credentials.connect(pair.node.address()).await?;
+    let pair = Pair::start(setup)?;
+    let writer = log_lines::open(&pair.node.state().join("logs"))?;
+    let mut client = connect(&pair.tls, pair.node.listen()).await?;
     let request = LogsRequest {
         namespace: "system".to_owned(),
         id: LOG.to_owned(),

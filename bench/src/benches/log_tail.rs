@@ -26,8 +26,8 @@ const LINES: u64 = 10;
 pub async fn run(setup: &Setup) -> Result<Report> {
     let mebibytes: u64 = setup.pick(1024, 16);
     let times = setup.pick(100, 10);
-    let single = Single::start(setup).await?;
-    let root = single.state.path().join("logs");
+    let single = Single::start(setup);
+    let root = single.node.state().join("logs");
     let writer = log_lines::open(&root)?;
     let lines = (mebibytes << 20) / RECORD_BYTES;
     spawn_blocking(move || log_lines::write(writer, lines)).await??;

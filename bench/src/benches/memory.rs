@@ -7,8 +7,9 @@ use anyhow::Result;
 
 use super::version_throughput::load;
 use super::{Pair, Setup, megabytes};
-use crate::kernel::Memory;
+use crate::client::connect;
 use crate::report::{Report, Target};
+use mainstay_testkit::procfs::Memory;
 
 const CONNECTIONS: usize = 8;
 const TARGET_MB: f64 = 15.0;
@@ -19,16 +20,16 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         "memory",
         format!("idle, and after {calls} calls by 64 callers on {CONNECTIONS} connections"),
     );
-    let pair = Pair::start(setup).await?;
+    let pair = Pair::start(setup)?;
     let mut idle = f64::NAN;
-    for (name, server) in [("mainstay", &pair.node), ("floor", &pair.floor)] {
-        let before = Memory::of(server.pid())?;
+    for (name, server) in [("mainstay", pair.node()), ("floor", pair.floor())] {
+        let before = Memory::of(server.process.pid())?;
         let mut clients = Vec::new();
         for _ in 0..CONNECTIONS {
-            clients.push(pair.credentials.connect(server.address()).await?);
+            clients.push(connect(&pair.tls, server.address).await?);
         }
         load(&clients, calls).await?;
-        let after = Memory::of(server.pid())?;
+        let after = Memory::of(server.process.pid())?;
         show(&mut report, &format!("{name}, started"), before);
         show(&mut report, &format!("{name}, after load"), after);
         if name == "mainstay" {

@@ -20,16 +20,17 @@ mod version_latency;
 mod version_throughput;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use tempfile::TempDir;
+use mainstay_testkit::{ServerProcess, TestNode, TlsClient};
 
-use crate::client::{Client, Credentials};
+use crate::client::{Client, connect};
+use crate::floor::Floor;
 use crate::report::Report;
-use crate::server::Server;
 use crate::stats::Samples;
 
 pub use log_tail::print_tail;
@@ -80,6 +81,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Starts the node that is measured.
+    fn node(&self) -> TestNode {
+        TestNode::builder().program(&self.binary).start()
+    }
+
     pub fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
@@ -118,26 +124,18 @@ impl fmt::Display for Bench {
 
 /// The node alone, where the peer is another program.
 struct Single {
-    node: Server,
-    credentials: Credentials,
-    // Declared last: the directory goes when the server is gone.
-    state: TempDir,
+    node: TestNode,
 }
 
 impl Single {
-    async fn start(setup: &Setup) -> Result<Self> {
-        let state = TempDir::with_prefix("mainstay-bench-")?;
-        let node = Server::node(&setup.binary, state.path()).await?;
-        Ok(Self {
-            node,
-            credentials: Credentials::of(state.path())?,
-            state,
-        })
+    fn start(setup: &Setup) -> Self {
+        Self { node: setup.node() }
     }
 
     /// A connection that has been used.
     async fn connect(&self) -> Result<Client> {
-        let mut client = self.credentials.connect(self.node.address()).await?;
+        let tls = self.node.admin().tls_client()?;
+        let mut client = connect(&tls, self.node.listen()).await?;
         client.version(()).await?;
         Ok(client)
     }
@@ -174,26 +172,51 @@ fn megabytes(bytes: u64) -> f64 {
 
 /// The two servers side by side.
 struct Pair {
-    node: Server,
-    floor: Server,
-    credentials: Credentials,
-    // Declared last: the directory goes when the servers are gone.
-    state: TempDir,
+    floor: Floor,
+    tls: TlsClient,
+    node: TestNode,
+}
+
+/// Either of the two, for what is measured of both.
+#[derive(Clone, Copy)]
+struct Server<'a> {
+    process: &'a ServerProcess,
+    address: SocketAddr,
 }
 
 impl Pair {
-    async fn start(setup: &Setup) -> Result<Self> {
-        let state = TempDir::with_prefix("mainstay-bench-")?;
-        let node = Server::node(&setup.binary, state.path()).await?;
+    fn start(setup: &Setup) -> Result<Self> {
+        let node = setup.node();
         Ok(Self {
+            floor: Floor::start(&node.state())?,
+            tls: node.admin().tls_client()?,
             node,
-            floor: Server::floor(state.path()).await?,
-            credentials: Credentials::of(state.path())?,
-            state,
         })
     }
 
-    fn state(&self) -> &Path {
-        self.state.path()
+    fn node(&self) -> Server<'_> {
+        Server::from(&self.node)
+    }
+
+    fn floor(&self) -> Server<'_> {
+        Server::from(&self.floor)
+    }
+}
+
+impl<'a> From<&'a TestNode> for Server<'a> {
+    fn from(node: &'a TestNode) -> Self {
+        Self {
+            process: node.process(),
+            address: node.listen(),
+        }
+    }
+}
+
+impl<'a> From<&'a Floor> for Server<'a> {
+    fn from(floor: &'a Floor) -> Self {
+        Self {
+            process: floor.process(),
+            address: floor.address(),
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::stats::Samples;
 pub async fn run(setup: &Setup) -> Result<Report> {
     let (times, extra) = setup.pick((50, 1000), (5, 100));
     let _crowd = Crowd::gather(extra)?;
-    let single = Single::start(setup).await?;
+    let single = Single::start(setup);
     let mut client = single.connect().await?;
     let (mut node, mut ps, mut cli) = (Samples::default(), Samples::default(), Samples::default());
     let mut seen = 0;
@@ -39,7 +39,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         let mut command = Command::new(&setup.binary);
         command
             .arg("ps")
-            .env("MAINSTAY_STATE", single.state.path())
+            .env("MAINSTAY_STATE", single.node.state())
             .env_remove("MAINSTAY_CONFIG");
         cli.push(printed(command).await?.took);
     }

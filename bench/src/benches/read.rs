@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use super::{Setup, Single, megabytes};
 use crate::client::Client;
-use crate::kernel::{cpu_seconds, peak_resident};
 use crate::peer::{Printed, printed};
 use crate::report::{Report, Target};
 use crate::ssh::Ssh;
 use crate::stats::median;
+use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 
 pub async fn run(setup: &Setup) -> Result<Report> {
     let (rounds, mebibytes) = setup.pick((5, 1024_u64), (1, 64));
@@ -26,7 +26,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     let path = dir.path().join("file");
     write_file(&path, bytes)?;
     let ssh = Ssh::start()?;
-    let single = Single::start(setup).await?;
+    let single = Single::start(setup);
     let mut client = single.connect().await?;
 
     let remote = format!("cat {}", path.display());

@@ -2,12 +2,12 @@
 //! there, as after an upgrade or a reboot, and on none, when a certificate authority is made.
 
 use anyhow::Result;
-use tempfile::TempDir;
+use mainstay_testkit::TlsClient;
 
-use super::Setup;
-use crate::client::Credentials;
+use super::{Server, Setup};
+use crate::client::connect;
+use crate::floor::Floor;
 use crate::report::{Report, Target};
-use crate::server::Server;
 use crate::stats::Samples;
 
 const TARGET_MS: f64 = 100.0;
@@ -25,27 +25,24 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         "start",
         format!("from spawn to ready and to the first Version; {starts} starts, in turns"),
     );
-    let state = TempDir::with_prefix("mainstay-bench-")?;
     let (mut warm, mut floor, mut first) =
         (Starts::default(), Starts::default(), Starts::default());
 
-    let node = Server::node(&setup.binary, state.path()).await?;
-    // On another port the node would have to issue its client configuration anew.
-    let listen = node.address();
-    node.stop().await?;
-    let credentials = Credentials::of(state.path())?;
+    let node = setup.node();
+    let (tls, listen) = (node.admin().tls_client()?, node.listen().to_string());
+    let mut stopped = node.into_builder();
     for _ in 0..starts {
-        let node = Server::node_at(&setup.binary, state.path(), listen).await?;
-        warm.add(&node, &credentials).await?;
-        node.stop().await?;
-        floor
-            .add(&Server::floor(state.path()).await?, &credentials)
-            .await?;
+        // On another port the node would have to issue its client configuration anew.
+        let node = stopped.arg("--listen").arg(&listen).start();
+        warm.add(Server::from(&node), &tls).await?;
+        stopped = node.into_builder();
+        let peer = Floor::start(&stopped.state())?;
+        floor.add(Server::from(&peer), &tls).await?;
     }
     for _ in 0..first_starts {
-        let state = TempDir::with_prefix("mainstay-bench-")?;
-        let node = Server::node(&setup.binary, state.path()).await?;
-        first.add(&node, &Credentials::of(state.path())?).await?;
+        let node = setup.node();
+        let tls = node.admin().tls_client()?;
+        first.add(Server::from(&node), &tls).await?;
     }
 
     warm.show(&mut report, "mainstay, state is there");
@@ -66,11 +63,11 @@ pub async fn run(setup: &Setup) -> Result<Report> {
 }
 
 impl Starts {
-    async fn add(&mut self, server: &Server, credentials: &Credentials) -> Result<()> {
-        let mut client = credentials.connect(server.address()).await?;
+    async fn add(&mut self, server: Server<'_>, tls: &TlsClient) -> Result<()> {
+        let mut client = connect(tls, server.address).await?;
         client.version(()).await?;
-        self.answered.push(server.age());
-        self.ready.push(server.ready_after());
+        self.answered.push(server.process.age());
+        self.ready.push(server.process.ready_after());
         Ok(())
     }
 

@@ -5,7 +5,9 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::{Pair, Setup, alone};
-use crate::client::{Client, Credentials};
+use mainstay_testkit::TlsClient;
+
+use crate::client::{Client, connect};
 use crate::report::{Report, Target};
 use crate::stats::Samples;
 
@@ -13,12 +15,12 @@ const CALLS_A_ROUND: usize = 500;
 const WARM_UP_CALLS: usize = 2000;
 
 pub async fn run(setup: &Setup) -> Result<Report> {
-    let pair = Pair::start(setup).await?;
+    let pair = Pair::start(setup)?;
     let rounds = setup.pick(40, 4);
-    let credentials = pair.credentials.clone();
-    let (node, floor) = (pair.node.address(), pair.floor.address());
+    let tls = pair.tls.clone();
+    let (node, floor) = (pair.node.listen(), pair.floor.address());
     let (mut node, mut floor) =
-        alone(move || async move { measure(&credentials, [node, floor], rounds).await }).await?;
+        alone(move || async move { measure(&tls, [node, floor], rounds).await }).await?;
 
     let mut report = Report::new(
         "version-latency",
@@ -41,12 +43,12 @@ pub async fn run(setup: &Setup) -> Result<Report> {
 }
 
 async fn measure(
-    credentials: &Credentials,
+    tls: &TlsClient,
     [node, floor]: [std::net::SocketAddr; 2],
     rounds: usize,
 ) -> Result<(Samples, Samples)> {
-    let mut node = credentials.connect(node).await?;
-    let mut floor = credentials.connect(floor).await?;
+    let mut node = connect(tls, node).await?;
+    let mut floor = connect(tls, floor).await?;
     calls(&mut node, WARM_UP_CALLS).await?;
     calls(&mut floor, WARM_UP_CALLS).await?;
     let (mut of_node, mut of_floor) = (Samples::default(), Samples::default());

@@ -8,28 +8,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
+use mainstay_testkit::TlsClient;
 use tokio::task::JoinSet;
 
-use super::{Pair, Setup};
-use crate::client::{Client, Credentials};
-use crate::kernel::cpu_seconds;
+use super::{Pair, Server, Setup};
+use crate::client::{Client, connect};
 use crate::report::{Report, Target};
-use crate::server::Server;
 use crate::stats::median;
+use mainstay_testkit::procfs::cpu_seconds;
 
 const CALLERS: usize = 64;
 const LAYOUTS: [(usize, &str); 2] = [(1, "1 connection × 64"), (8, "8 connections × 8")];
 
 pub async fn run(setup: &Setup) -> Result<Report> {
-    let pair = Pair::start(setup).await?;
+    let pair = Pair::start(setup)?;
     let (rounds, calls) = setup.pick((5, 30_000), (1, 5_000));
     let mut report = Report::new(
         "version-throughput",
         format!("Version over mTLS, {CALLERS} callers at once, median of {rounds} × {calls} calls"),
     );
     for (connections, layout) in LAYOUTS {
-        let node = Side::connect(&pair.node, &pair.credentials, connections).await?;
-        let floor = Side::connect(&pair.floor, &pair.credentials, connections).await?;
+        let node = Side::connect(pair.node(), &pair.tls, connections).await?;
+        let floor = Side::connect(pair.floor(), &pair.tls, connections).await?;
         load(&node.clients, calls / 5).await?;
         load(&floor.clients, calls / 5).await?;
         let (mut of_node, mut of_floor) = (Rates::default(), Rates::default());
@@ -54,7 +54,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
 }
 
 struct Side<'a> {
-    server: &'a Server,
+    server: Server<'a>,
     clients: Vec<Client>,
 }
 
@@ -71,26 +71,22 @@ struct Rates {
 }
 
 impl<'a> Side<'a> {
-    async fn connect(
-        server: &'a Server,
-        credentials: &Credentials,
-        connections: usize,
-    ) -> Result<Self> {
+    async fn connect(server: Server<'a>, tls: &TlsClient, connections: usize) -> Result<Self> {
         let mut clients = Vec::new();
         for _ in 0..connections {
-            clients.push(credentials.connect(server.address()).await?);
+            clients.push(connect(tls, server.address).await?);
         }
         Ok(Self { server, clients })
     }
 
     async fn round(&self, calls: u64) -> Result<Rate> {
-        let cpu = cpu_seconds(self.server.pid())?;
+        let cpu = cpu_seconds(self.server.process.pid())?;
         let began = Instant::now();
         load(&self.clients, calls).await?;
         let took = began.elapsed();
         Ok(Rate {
             calls_per_second: calls as f64 / took.as_secs_f64(),
-            cpu_us_per_call: (cpu_seconds(self.server.pid())? - cpu) * 1e6 / calls as f64,
+            cpu_us_per_call: (cpu_seconds(self.server.process.pid())? - cpu) * 1e6 / calls as f64,
         })
     }
 }

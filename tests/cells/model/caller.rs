@@ -15,7 +15,7 @@ use super::calls::{Answer, Call, SeenCell, SeenExecutable};
 use super::judge::History;
 use super::programs::{How, Program};
 use super::traces::Traces;
-use crate::harness::soon;
+use mainstay_testkit::soon;
 
 /// The cells of a tree, by what comes after its name.
 const NESTED: [&str; 4] = ["", "/a", "/a/b", "/c"];

@@ -27,12 +27,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
-use crate::harness::{TestNode, soon};
 use caller::{Caller, SHARES, WEIGHT, cpu_shares};
 use calls::{Answer, Call, SeenCell};
 use judge::History;
+use mainstay_testkit::{Sweeper, TestNode, soon, wait_until_exited};
 use programs::{How, LINES, Program};
-use traces::{Traces, children_of, until_ended};
+use traces::{Traces, children_of};
 use witness::Witness;
 
 /// Trees of one caller each.
@@ -80,7 +80,7 @@ async fn a_daemon_that_dies_again_and_again_forgets_nothing() {
         }
         let witness = witness.end();
         assert!(
-            zygote.iter().all(until_ended),
+            zygote.iter().all(wait_until_exited),
             "the dead daemon's child lives on"
         );
         node = node.restart();
@@ -108,8 +108,9 @@ struct Run {
     random: fastrand::Rng,
     trees: Vec<(String, Arc<History>)>,
     killed: Arc<AtomicBool>,
-    cgroup: String,
     traces: Arc<Traces>,
+    // Declared last: cells outlive their node.
+    sweeper: Sweeper,
 }
 
 impl Run {
@@ -122,19 +123,19 @@ impl Run {
         let alone = (0..ALONE).map(|tree| format!("alone-{tree}"));
         let shared = (0..SHARED).map(|tree| format!("shared-{tree}"));
         let trees = alone.chain(shared).map(|tree| (tree, Arc::default()));
-        let cgroup = format!("mainstay-model-{}-{name}", std::process::id());
+        let sweeper = Sweeper::start(&format!("model-{name}"));
         Self {
             seed,
             random: fastrand::Rng::with_seed(seed),
             trees: trees.collect(),
             killed: Arc::default(),
-            traces: Arc::new(Traces::before(&cgroup)),
-            cgroup,
+            traces: Arc::new(Traces::before(sweeper.cgroup())),
+            sweeper,
         }
     }
 
     fn start_node(&self) -> TestNode {
-        let config = format!("[cells]\ncgroup = \"{}\"\n", self.cgroup);
+        let config = format!("[cells]\ncgroup = {:?}\n", self.sweeper.cgroup());
         TestNode::builder().config(&config).start()
     }
 
@@ -215,7 +216,7 @@ impl Run {
         let zygote = children_of(node.pid());
         assert!(node.stop().success());
         assert!(
-            zygote.iter().all(until_ended),
+            zygote.iter().all(wait_until_exited),
             "a child of the daemon lives on"
         );
         self.traces.assert_none(&node.state());

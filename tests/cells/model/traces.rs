@@ -1,19 +1,17 @@
-//! What cells leave on a machine. Nothing, or the test fails; and then it is removed all the same.
+//! Traces of cells on the machine: processes, cgroups, files and mounts. A test fails if it leaves
+//! any.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-
-use crate::harness::PATIENCE;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 pub(in crate::cells) struct Traces {
-    /// The control group below which all of the node's are.
+    /// The cgroup below which all of the node's are.
     root: String,
-    /// Where control groups are mounted, of either version.
+    /// The mount points of the cgroup hierarchies, v1 and v2.
     trees: Vec<PathBuf>,
     /// The mounts of the host before there was any cell.
     mounts: BTreeSet<String>,
@@ -43,7 +41,7 @@ impl Traces {
             .collect()
     }
 
-    /// The control groups of a cell.
+    /// The cgroups of a cell.
     pub(in crate::cells) fn groups_of(&self, cell: &str) -> Vec<PathBuf> {
         let group = |tree: &PathBuf| tree.join(&self.root).join(cell);
         self.trees
@@ -53,7 +51,7 @@ impl Traces {
             .collect()
     }
 
-    /// What the kernel limits a cell to: the shares of version 1, or the weight of version 2.
+    /// The CPU limit of a cell in the kernel: `cpu.shares` of v1, or `cpu.weight` of v2.
     pub(in crate::cells) fn cpu_limits_of(&self, cell: &str) -> (Option<u64>, Option<u64>) {
         let groups = self.groups_of(cell);
         let number = |file: &str| {
@@ -69,7 +67,7 @@ impl Traces {
         let left = self.processes();
         assert!(left.is_empty(), "processes are left: {left:?}");
         let left = self.groups_of("");
-        assert!(left.is_empty(), "control groups are left: {left:?}");
+        assert!(left.is_empty(), "cgroups are left: {left:?}");
         for directory in ["cells", "executables", "logs"] {
             let entries = fs::read_dir(state.join("cells").join(directory)).unwrap();
             let left: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -80,7 +78,7 @@ impl Traces {
         assert!(new.is_empty(), "mounts are left: {new:?}");
     }
 
-    /// All that live in a group of ours, shims included: their numbers and what they are.
+    /// The processes in our cgroups, shims included, with a description.
     fn processes(&self) -> Vec<(Pid, String)> {
         let root = Path::new("/").join(&self.root);
         let is_ours = |text: &str| {
@@ -98,7 +96,7 @@ impl Traces {
             };
             let groups = fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
             let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-            // What only waits for its parent to look at it has ended.
+            // A zombie has exited and only waits to be reaped.
             if is_ours(&groups) && !status.contains("\nState:\tZ") && !status.is_empty() {
                 let name = status.lines().next().unwrap_or_default();
                 let pid = Pid::from_raw(pid).unwrap();
@@ -109,28 +107,7 @@ impl Traces {
     }
 }
 
-impl Drop for Traces {
-    fn drop(&mut self) {
-        // Whoever is being born meanwhile is found by the next round.
-        loop {
-            let processes = self.processes();
-            if processes.is_empty() {
-                break;
-            }
-            for (pid, _) in processes {
-                if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
-                    let _ = pidfd_send_signal(&process, Signal::KILL);
-                    until_ended(&process);
-                }
-            }
-        }
-        for tree in &self.trees {
-            remove(&tree.join(&self.root));
-        }
-    }
-}
-
-/// Handles of the processes that a process has started itself.
+/// Pidfds of the children of a process.
 pub(in crate::cells) fn children_of(pid: u32) -> Vec<OwnedFd> {
     let mut children = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -149,25 +126,6 @@ pub(in crate::cells) fn children_of(pid: u32) -> Vec<OwnedFd> {
     children
 }
 
-/// Waits for the end of a process; false if it does not come.
-pub(in crate::cells) fn until_ended(process: &impl AsFd) -> bool {
-    let mut fds = [PollFd::new(process, PollFlags::IN)];
-    let bound = Timespec {
-        tv_sec: PATIENCE.as_secs().try_into().unwrap(),
-        tv_nsec: 0,
-    };
-    poll(&mut fds, Some(&bound)).unwrap() > 0
-}
-
-fn remove(group: &Path) {
-    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
-        if entry.path().is_dir() {
-            remove(&entry.path());
-        }
-    }
-    let _ = fs::remove_dir(group);
-}
-
 fn trees() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let tree = |line: &str| {
@@ -178,8 +136,7 @@ fn trees() -> Vec<PathBuf> {
     text.lines().filter_map(tree).collect()
 }
 
-/// Where cells mount something, and in temporary directories; others may mount elsewhere while
-/// this test runs.
+/// The mounts where cells mount something; others may mount elsewhere while this test runs.
 fn mounts() -> BTreeSet<String> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let is_ours = |line: &&str| {

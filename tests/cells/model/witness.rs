@@ -15,8 +15,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tonic::transport::Channel;
 
-use super::traces::until_ended;
-use crate::harness::soon;
+use mainstay_testkit::{soon, wait_until_exited};
 
 const CELL: &str = "witness";
 
@@ -63,7 +62,7 @@ impl Witness {
     /// Ends it. To be called while the daemon is dead; what comes of it tells how it ended.
     pub(super) fn end(self) -> Ended {
         drop(self.cue);
-        assert!(until_ended(&self.handle), "the witness does not end");
+        assert!(wait_until_exited(&self.handle), "the witness does not end");
         Ended {
             pid: self.pid,
             code: self.code,

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub use self::programs::tests_of;
-use super::cli::CliOutput;
-use super::target_dir;
+use crate::{CliOutput, target_dir};
 
 /// All that is done with a guest, from the first instruction to the last step, is done by then.
 const WHOLE_RUN: Duration = Duration::from_secs(160);

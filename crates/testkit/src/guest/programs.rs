@@ -4,27 +4,28 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::target_dir;
+use crate::target_dir;
 
-/// The integration tests of a crate as they were last built, beside this test binary.
+const BUILD: &str = "cargo build --workspace --all-targets";
+
+/// The integration tests of a crate as they were last built, beside this test executable.
 pub fn tests_of(package: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let source = format!("crates/{package}/tests/it/main.rs");
     let built = own.parent().unwrap().read_dir().unwrap().flatten();
     let candidates = built.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().unwrap().to_string_lossy();
-        // Beside every binary there is a list of what it was made from.
-        let made_from = || std::fs::read_to_string(path.with_extension("d")).unwrap_or_default();
+        let dep_info = || std::fs::read_to_string(path.with_extension("d")).unwrap_or_default();
         name.starts_with("it-")
             && path.extension().is_none()
-            && made_from()
+            && dep_info()
                 .split_whitespace()
                 .any(|file| file.ends_with(&source))
     });
     let newest = candidates.max_by_key(|path| path.metadata().unwrap().modified().unwrap());
     newest.unwrap_or_else(|| {
         panic!(
-            "the tests of {package} are not in {}; run cargo build --workspace --all-targets first",
+            "the tests of {package} are not in {}; run {BUILD} first",
             target_dir().display()
         )
     })

@@ -1,19 +1,19 @@
-//! What the kernel knows about a process and the machine, from `/proc`.
+//! What `/proc` says about a process and the machine.
 
 use std::fs;
+use std::io::{Error, Result};
 
-use anyhow::{Context as _, Result};
-
-/// The unit of times in `/proc`, whatever the kernel's own clock: part of its promise to programs.
+/// USER_HZ, the unit of times in `/proc/PID/stat`: 100 on every Linux ABI that Rust supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// How much memory a process has, in bytes.
+/// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
+    /// RSS.
     pub resident: u64,
-    /// Pages shared with others counted by their share.
+    /// PSS: shared pages count by their share.
     pub proportional: u64,
-    /// What is not backed by a file: heap and stacks.
+    /// Pages without a file behind them: heap and stacks.
     pub anonymous: u64,
 }
 
@@ -29,18 +29,18 @@ impl Memory {
     }
 }
 
-/// The most memory a process has had at once, in bytes.
+/// The peak RSS of a process, in bytes.
 pub fn peak_resident(pid: u32) -> Result<u64> {
     Ok(field(&read(pid, "status")?, "VmHWM:")? * 1024)
 }
 
-/// How often the threads of a process have been given a processor.
+/// Context switches of all threads of a process.
 pub fn context_switches(pid: u32) -> Result<u64> {
     let mut switches = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = match fs::read_to_string(thread?.path().join("status")) {
             Ok(text) => text,
-            // It has ended since it was listed.
+            // The thread has exited since it was listed.
             Err(_) => continue,
         };
         switches += field(&text, "voluntary_ctxt_switches:")?;
@@ -49,39 +49,40 @@ pub fn context_switches(pid: u32) -> Result<u64> {
     Ok(switches)
 }
 
-/// The processor time a process has used, in seconds.
+/// CPU time of a process (user and system), in seconds.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = read(pid, "stat")?;
-    // The name, in parentheses, may hold anything; the numbers come after it.
+    // The command name, in parentheses, may contain anything; the numbers follow it.
     let numbers = stat.rsplit_once(')').map_or("", |(_, numbers)| numbers);
     let ticks: u64 = numbers
         .split_whitespace()
         .skip(11)
         .take(2)
         .map(str::parse::<u64>)
-        .sum::<Result<_, _>>()?;
+        .sum::<std::result::Result<_, _>>()
+        .map_err(Error::other)?;
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }
 
-/// Who started a process, or looks after it since.
+/// The parent PID of a process.
 pub fn parent(pid: u32) -> Result<u32> {
-    Ok(u32::try_from(field(&read(pid, "status")?, "PPid:")?)?)
+    let parent = field(&read(pid, "status")?, "PPid:")?;
+    parent.try_into().map_err(Error::other)
 }
 
-/// What programs could still have without anything being swapped out, in bytes.
+/// Memory available without swapping, in bytes.
 pub fn available() -> Result<u64> {
-    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo cannot be read")?;
+    let text = fs::read_to_string("/proc/meminfo")?;
     Ok(field(&text, "MemAvailable:")? * 1024)
 }
 
+/// The kernel release.
 pub fn release() -> String {
-    rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned()
+    let uname = rustix::system::uname();
+    uname.release().to_string_lossy().into_owned()
 }
 
-/// Of the last minute; not a number if the kernel does not tell.
+/// The load average of the last minute; NaN if it is unreadable.
 pub fn load_average() -> f64 {
     fs::read_to_string("/proc/loadavg")
         .ok()
@@ -91,10 +92,10 @@ pub fn load_average() -> f64 {
 
 fn read(pid: u32, file: &str) -> Result<String> {
     let path = format!("/proc/{pid}/{file}");
-    fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))
+    fs::read_to_string(&path).map_err(|error| Error::other(format!("cannot read {path}: {error}")))
 }
 
-/// The number on the line that begins with `key`.
+/// The number on the line that starts with `key`.
 fn field(text: &str, key: &str) -> Result<u64> {
     text.lines()
         .find_map(|line| {
@@ -104,7 +105,7 @@ fn field(text: &str, key: &str) -> Result<u64> {
                 .parse()
                 .ok()
         })
-        .with_context(|| format!("the kernel does not tell {key:?} of a process"))
+        .ok_or_else(|| Error::other(format!("/proc has no field {key:?}")))
 }
 
 #[cfg(test)]
@@ -112,15 +113,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_memory_and_has_run() {
+    fn the_own_process_has_memory_cpu_time_and_a_parent() {
         let own = std::process::id();
         let memory = Memory::of(own).unwrap();
         assert!(memory.resident >= memory.proportional);
         assert!(memory.anonymous > 0);
         assert!(peak_resident(own).unwrap() >= memory.anonymous);
         assert!(context_switches(own).unwrap() > 0);
-        assert!(cpu_seconds(own).unwrap() >= 0.0);
         assert_eq!(parent(own).unwrap(), std::os::unix::process::parent_id());
+        let before = cpu_seconds(own).unwrap();
+        let mut rounds = 0;
+        while cpu_seconds(own).unwrap() <= before {
+            rounds += 1;
+            assert!(rounds < 10_000_000, "CPU time does not grow");
+        }
     }
 
     #[test]

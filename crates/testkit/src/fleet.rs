@@ -1,10 +1,11 @@
 use std::net::SocketAddr;
+use std::path::Path;
 
 use tonic::Request;
 
-use super::TestNode;
+use crate::{TestNode, TestNodeBuilder, binary};
 
-/// Nodes of one authority, each on an address of its own; the first one forwards.
+/// Nodes of one certificate authority, each on a port of its own; the first one forwards.
 pub struct TestFleet {
     pub nodes: Vec<TestNode>,
 }
@@ -14,9 +15,18 @@ impl TestFleet {
         Self::with_config(count, "")
     }
 
-    /// With this configuration on the first node.
+    /// Starts a fleet with this configuration on its first node.
     pub fn with_config(count: usize, config: &str) -> Self {
-        let first = TestNode::builder().config(config).start();
+        Self::first(TestNode::builder().config(config), &binary(), count)
+    }
+
+    /// Starts a fleet of this binary.
+    pub fn of_program(program: &Path, count: usize) -> Self {
+        Self::first(TestNode::builder(), program, count)
+    }
+
+    fn first(builder: TestNodeBuilder, program: &Path, count: usize) -> Self {
+        let first = builder.program(program).start();
         let mut fleet = Self { nodes: vec![first] };
         for number in 1..count {
             fleet.nodes.push(fleet.join(&format!("n{number}")));
@@ -24,28 +34,19 @@ impl TestFleet {
         fleet
     }
 
-    /// A further node, with a certificate as `mainstay pki node` makes it.
+    /// Starts a further node with a certificate from `mainstay pki node`. It is not added to
+    /// `nodes`.
     pub fn join(&self, name: &str) -> TestNode {
-        let builder = TestNode::builder();
+        let first = &self.nodes[0];
+        let builder = TestNode::builder().program(&first.program);
         let pki = builder.state().join("pki");
-        let out = pki.to_str().unwrap();
-        self.nodes[0]
-            .cli()
-            .run([
-                "pki",
-                "node",
-                "--name",
-                name,
-                "--san",
-                "127.0.0.1",
-                "--out",
-                out,
-            ])
-            .ok();
+        let arguments = ["pki", "node", "--san", "127.0.0.1", "--name", name, "--out"];
+        let arguments = [&arguments[..], &[pki.to_str().unwrap()]].concat();
+        first.cli().run(arguments).ok();
         builder.start()
     }
 
-    /// How callers name the nodes.
+    /// The addresses by which callers name the nodes.
     pub fn names(&self) -> Vec<String> {
         self.nodes
             .iter()
@@ -53,7 +54,7 @@ impl TestFleet {
             .collect()
     }
 
-    /// The same as `-n` takes it.
+    /// The addresses as one argument of `-n`.
     pub fn list(&self) -> String {
         self.names().join(",")
     }
@@ -69,7 +70,7 @@ pub fn to_nodes<T, N: AsRef<str>>(message: T, nodes: impl IntoIterator<Item = N>
     request
 }
 
-/// An address on which nobody listens.
+/// An address on which nothing listens.
 pub fn dead_address() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()

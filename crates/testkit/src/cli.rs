@@ -2,13 +2,14 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::binary;
+use crate::binary;
 
-/// The command line as a user without any set-up of their own has it.
+/// The command line in an environment with nothing but `HOME`, `PATH` and `TZ`.
 pub struct Cli {
     command: Command,
 }
 
+/// The output and exit code of a command; -1 if a signal killed it.
 pub struct CliOutput {
     pub stdout: String,
     pub stderr: String,
@@ -16,8 +17,13 @@ pub struct CliOutput {
 }
 
 impl Cli {
+    /// The binary that was built with this test.
     pub fn new(home: &Path) -> Self {
-        let mut command = Command::new(binary());
+        Self::of(&binary(), home)
+    }
+
+    pub fn of(program: &Path, home: &Path) -> Self {
+        let mut command = Command::new(program);
         command
             .env_clear()
             .env("HOME", home)
@@ -53,7 +59,7 @@ impl Cli {
 }
 
 impl CliOutput {
-    /// The output of a command that must have succeeded.
+    /// Standard output of a command that must have succeeded.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(
@@ -64,7 +70,7 @@ impl CliOutput {
         self.stdout
     }
 
-    /// What a command that must have failed with `code` said.
+    /// Standard error of a command that must have exited with `code`.
     #[track_caller]
     pub fn failed(self, code: i32) -> String {
         assert_eq!(
@@ -75,6 +81,7 @@ impl CliOutput {
         self.stderr
     }
 
+    /// Standard output of a command that must have succeeded, as one JSON document.
     #[track_caller]
     pub fn json(self) -> serde_json::Value {
         let text = self.ok();

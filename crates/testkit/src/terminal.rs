@@ -10,13 +10,13 @@ use std::time::Instant;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::{PATIENCE, wait_with_patience};
+use crate::{WAIT_TIMEOUT, wait_for_exit};
 
-/// A program on a terminal of its own: what it draws is understood as a terminal would.
+/// A program on a pseudoterminal, whose output is interpreted as a terminal does.
 pub struct OnTerminal {
     child: Child,
     keys: File,
-    /// The program's end, held open so that its settings can be seen after it has gone.
+    /// The program's side, held open so that its settings can be read after the program exited.
     device: OwnedFd,
     drawn: Receiver<Vec<u8>>,
     screen: vt100::Parser,
@@ -59,9 +59,9 @@ impl OnTerminal {
         let mut output = keys.try_clone().unwrap();
         let (send, drawn) = mpsc::channel();
         std::thread::spawn(move || {
-            let mut space = [0; 4096];
-            while let Ok(length @ 1..) = output.read(&mut space) {
-                if send.send(space[..length].to_vec()).is_err() {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut buffer) {
+                if send.send(buffer[..length].to_vec()).is_err() {
                     return;
                 }
             }
@@ -90,10 +90,10 @@ impl OnTerminal {
         self.screen.screen().contents()
     }
 
-    /// Waits until the terminal looks as it should.
+    /// Waits until the screen is as `looks` demands.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, looks: impl Fn(&vt100::Screen) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while !looks(self.screen.screen()) {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.drawn.recv_timeout(left) {
@@ -118,8 +118,8 @@ impl OnTerminal {
     pub fn has_colours(&self) -> bool {
         let screen = self.screen.screen();
         let (rows, columns) = screen.size();
-        let mut places = (0..rows.get()).flat_map(|row| (0..columns.get()).map(move |c| (row, c)));
-        places.any(|(row, column)| {
+        let mut cells = (0..rows.get()).flat_map(|row| (0..columns.get()).map(move |c| (row, c)));
+        cells.any(|(row, column)| {
             let cell = screen.cell(row, column);
             cell.is_some_and(|cell| cell.fgcolor() != vt100::Color::Default)
         })
@@ -129,10 +129,10 @@ impl OnTerminal {
         self.child.id()
     }
 
-    /// Waits for the end of the program, and for the terminal to be as before it.
+    /// Waits for the program to exit, and asserts that it restored the terminal.
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
-        let status = wait_with_patience(&mut self.child);
+        let status = wait_for_exit(&mut self.child);
         self.wait_until("the ordinary screen with a cursor", |screen| {
             !screen.alternate_screen() && !screen.hide_cursor()
         });
