@@ -1,6 +1,9 @@
 //! Files that cargo and `scripts/setup-test` leave in the target directory.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::freshness::assert_fresh;
 
 /// The target directory this executable was built in.
 pub fn target_dir() -> PathBuf {
@@ -8,14 +11,15 @@ pub fn target_dir() -> PathBuf {
     own.ancestors().nth(3).unwrap().to_owned()
 }
 
-/// The `mainstay` binary that was built with this test executable.
+/// The `mainstay` binary that was built with this test executable. Panics if it is older than its
+/// sources.
 pub fn binary() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let path = own.ancestors().nth(2).unwrap().join("mainstay");
-    assert!(
-        path.exists(),
-        "{} does not exist; run cargo build -p mainstay first",
-        path.display()
-    );
-    path
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let checked = || {
+        let own = std::env::current_exe().unwrap();
+        let path = own.ancestors().nth(2).unwrap().join("mainstay");
+        assert_fresh(&path, "cargo build -p mainstay");
+        path
+    };
+    BINARY.get_or_init(checked).clone()
 }

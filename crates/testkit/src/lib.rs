@@ -31,6 +31,7 @@ mod client;
 mod containerd;
 #[cfg(feature = "node")]
 mod fleet;
+mod freshness;
 mod frozen_disk;
 #[cfg(target_arch = "x86_64")]
 mod guest;

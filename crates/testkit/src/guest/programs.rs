@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::freshness::assert_fresh;
 use crate::target_dir;
 
 const BUILD: &str = "cargo build --workspace --all-targets";
 
-/// The integration tests of a crate as they were last built, beside this test executable.
+/// The integration tests of a crate as they were last built, beside this test executable. Panics
+/// if they are older than their sources.
 pub fn tests_of(package: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let source = format!("crates/{package}/tests/it/main.rs");
@@ -23,12 +25,14 @@ pub fn tests_of(package: &str) -> PathBuf {
                 .any(|file| file.ends_with(&source))
     });
     let newest = candidates.max_by_key(|path| path.metadata().unwrap().modified().unwrap());
-    newest.unwrap_or_else(|| {
+    let newest = newest.unwrap_or_else(|| {
         panic!(
             "the tests of {package} are not in {}; run {BUILD} first",
             target_dir().display()
         )
-    })
+    });
+    assert_fresh(&newest, BUILD);
+    newest
 }
 
 /// The program as the guest gets it: half as large or less, and so much sooner there.
