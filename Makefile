@@ -19,6 +19,7 @@ run: setup ## build, start one node, print commands to try; Ctrl-C stops it
 
 test: setup-test lint ## run lints, unit, property and end-to-end tests
 	$(CARGO) build --workspace --all-targets --jobs $(JOBS)
+	JOBS=$(JOBS) scripts/older-build
 	scripts/test
 
 lint: setup ## check formatting, clippy (warnings are errors), and dependencies if cargo-deny is installed

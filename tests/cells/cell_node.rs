@@ -50,6 +50,10 @@ impl CellNode {
         }
     }
 
+    pub(super) fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
     pub(super) async fn client(&self) -> CellClient {
         CellClient::new(&self.node.connect_locally().await)
     }

@@ -7,3 +7,4 @@ mod insiders;
 mod model;
 mod output;
 mod survival;
+mod upgrade;

@@ -1,7 +1,6 @@
-//! What outlives the daemon: cells, what runs in them, its output and its exit codes.
+//! Cells, their processes, output and exit codes outlive the daemon.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use mainstay_api::event;
@@ -10,12 +9,12 @@ use mainstay_api::machine::{EventsRequest, ServiceStateEvent};
 use mainstay_api::runtime::ExecutableState;
 
 use super::cell_node::CellNode;
-use mainstay_testkit::{TestNode, binary, soon};
+use mainstay_testkit::{TestNode, soon};
 
-const COUNTER: &str = "sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done'";
+pub(super) const COUNTER: &str = "sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done'";
 
-/// What was told of a service, in order.
-async fn told(node: &TestNode, service: &str) -> Vec<String> {
+/// The messages of the events published about a service, in order.
+pub(super) async fn published(node: &TestNode, service: &str) -> Vec<String> {
     let mut client = MachineServiceClient::new(node.connect_locally().await);
     let request = EventsRequest {
         tail_events: -1,
@@ -23,21 +22,22 @@ async fn told(node: &TestNode, service: &str) -> Vec<String> {
         ..EventsRequest::default()
     };
     let mut stream = client.events(request).await.unwrap().into_inner();
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     while let Some(event) = soon("the events", stream.message()).await.unwrap() {
         let state = event
             .data
             .and_then(|data| event::unpack::<ServiceStateEvent>(&data).ok());
-        told.extend(
+        messages.extend(
             state
                 .filter(|state| state.service == service)
                 .map(|state| state.message),
         );
     }
-    told
+    messages
 }
 
-fn assert_counted(text: &str) {
+/// Asserts that the lines are the numbers from 1 on.
+pub(super) fn assert_counted(text: &str) {
     for (line, number) in text.lines().zip(1..) {
         assert_eq!(
             line,
@@ -47,8 +47,8 @@ fn assert_counted(text: &str) {
     }
 }
 
-/// Ends when somebody opens the pipe, with this code.
-fn waits_for(pipe: &Path, code: i32) -> String {
+/// A command that creates a FIFO and exits with this code once a line is written to it.
+pub(super) fn waits_for(pipe: &Path, code: i32) -> String {
     format!(
         "sh -c 'mkfifo {0}; echo ready; read word <{0}; echo $word; exit {code}'",
         pipe.display()
@@ -81,50 +81,17 @@ async fn a_daemon_that_is_killed_finds_everything_again() {
     );
     assert_counted(&test.follow_until("web/counter", "80").await);
 
-    // Told once, also when another daemon comes.
+    // Published once, also when another daemon starts.
     let test = test.crash(|_| {}, TestNode::restart);
     let started = format!("started with pid {unseen}");
     assert_eq!(
-        told(&test.node, "web/unseen").await,
+        published(&test.node, "web/unseen").await,
         [started.as_str(), "exited with code 42"]
     );
     assert_eq!(
-        told(&test.node, "web/counter").await,
+        published(&test.node, "web/counter").await,
         [format!("started with pid {counter}")]
     );
-    test.finish().await;
-}
-
-#[tokio::test]
-async fn a_daemon_may_be_replaced_by_another_version_of_itself() {
-    let test = CellNode::start("upgrade");
-    test.allocate("web", &[]).await;
-    let counter = test.start_in("web", "counter", COUNTER).await;
-    assert_counted(&test.follow_until("web/counter", "10").await);
-
-    let program = test.node.scratch().join("mainstay");
-    let other = |node: &TestNode| {
-        // Not the same file, nor the same bytes.
-        let mut bytes = fs::read(binary()).unwrap();
-        bytes.extend_from_slice(b"another version");
-        let path = node.scratch().join("mainstay");
-        fs::write(&path, bytes).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    let test = test.crash(other, |node| node.into_builder().program(&program).start());
-    let status = test.executable("web", "counter").await;
-    assert_eq!(
-        (status.pid, status.state()),
-        (counter, ExecutableState::Running)
-    );
-    assert_counted(&test.follow_until("web/counter", "40").await);
-    // Cells of the one before go on, and new ones are made, while their program's file goes.
-    fs::remove_file(&program).unwrap();
-    let old = test.start_in("web", "more", "echo more").await;
-    assert_eq!(test.output(old, 0).await[0].line, "more");
-    test.allocate("new", &[]).await;
-    let new = test.start_in("new", "more", "echo more").await;
-    assert_eq!(test.output(new, 0).await[0].line, "more");
     test.finish().await;
 }
 

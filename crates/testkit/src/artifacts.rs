@@ -23,3 +23,14 @@ pub fn binary() -> PathBuf {
     };
     BINARY.get_or_init(checked).clone()
 }
+
+/// The `mainstay` binary of the older release in `tests/older-build.txt`; `scripts/older-build`
+/// builds it.
+pub fn older_binary() -> PathBuf {
+    const OLDER_BUILD: &str = include_str!("../../../tests/older-build.txt");
+    let commit = OLDER_BUILD.split_whitespace().nth(1).unwrap();
+    target_dir()
+        .join("tools/older")
+        .join(commit)
+        .join("mainstay")
+}

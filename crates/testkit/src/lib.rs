@@ -52,7 +52,7 @@ mod sweeper;
 mod terminal;
 mod wait;
 
-pub use artifacts::{binary, target_dir};
+pub use artifacts::{binary, older_binary, target_dir};
 #[cfg(feature = "node")]
 pub use cells::CellClient;
 pub use cli::{Cli, CliOutput};

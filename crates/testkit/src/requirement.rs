@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::target_dir;
+use crate::{older_binary, target_dir};
 
 /// Set to `1` in the environment, it turns a requirement that is not met into a skipped test with
 /// a line that says why. Otherwise the test fails, so that nothing passes without having run:
@@ -24,6 +24,8 @@ pub enum Requirement {
     LoopDisk,
     /// Any block device.
     BlockDevice,
+    /// The older release that upgrade tests run against.
+    OlderBuild,
 }
 
 /// Returns from the test unless the machine meets these [`Requirement`]s; see
@@ -75,6 +77,7 @@ impl Requirement {
                 installed("mkfs.ext4")?;
                 exists(Path::new("/dev/loop-control"), "load the module loop")
             }
+            Self::OlderBuild => exists(&older_binary(), "scripts/older-build builds it"),
             Self::BlockDevice => {
                 let mut devices = std::fs::read_dir("/sys/dev/block").into_iter().flatten();
                 let any = devices.next();
