@@ -7,6 +7,7 @@ mod command_line;
 mod configuration;
 mod connections;
 mod http2;
+mod hung_file_system;
 mod messages;
 mod nodes;
 mod slow_readers;

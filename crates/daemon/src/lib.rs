@@ -9,6 +9,7 @@ mod engines;
 mod listener;
 mod log;
 mod node;
+mod requester;
 mod rpc;
 mod serve;
 mod service_events;

@@ -3,7 +3,7 @@ use std::process::Command;
 
 use crate::NamespaceHolder;
 
-/// A mount namespace with a tmpfs in it. Nothing outside sees the mount.
+/// A mount namespace with a file system of its own in it. Nothing outside sees the mount.
 pub struct PrivateMounts {
     holder: NamespaceHolder,
 }
@@ -22,6 +22,18 @@ impl PrivateMounts {
         let arguments = [path.to_str().unwrap(), &kib.to_string()];
         Self {
             holder: NamespaceHolder::unshare(&["--mount"], script, &arguments),
+        }
+    }
+
+    /// Mounts a file system at `path` on which every access hangs until this is dropped.
+    pub fn hung(path: &Path) -> Self {
+        std::fs::create_dir_all(path).unwrap();
+        // A FUSE server that never replies: requests wait for it, and fail when the last process
+        // that has the device open exits.
+        let script = r#"exec 3<>/dev/fuse &&
+            mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 hung "$0""#;
+        Self {
+            holder: NamespaceHolder::unshare(&["--mount"], script, &[path.to_str().unwrap()]),
         }
     }
 

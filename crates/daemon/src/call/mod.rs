@@ -25,6 +25,7 @@ use crate::connection::Connection;
 use crate::engines::Engines;
 use crate::engines::identity::Revoked;
 use crate::log::Lines;
+use crate::requester::Requester;
 
 pub use body::CallBody;
 pub use local::LocalRoutes;
@@ -75,7 +76,8 @@ impl Gate {
             Ok(caller) => caller,
             Err(status) => return self.finish(self.log(record, true), status.into_http()),
         };
-        if caller.as_ref() != &connection.caller {
+        let forwarded = caller.as_ref() != &connection.caller;
+        if forwarded {
             record.forwarded_for(connection.log_fields_for(&caller));
         }
         let admitted = match self.authorize(&caller, record.method(), request.headers()) {
@@ -88,7 +90,8 @@ impl Gate {
         // Created before the work begins: a caller that disconnects drops this future, and the
         // call has to be logged all the same.
         let log = self.log(record, admitted.audited);
-        let response = self.call(request, admitted).await;
+        let requester = Requester::new(&connection.client, &caller, forwarded);
+        let response = requester.run(self.call(request, admitted)).await;
         self.finish(log, response)
     }
 

@@ -27,6 +27,8 @@ pub enum Client {
     Address(IpAddr),
     Certificate(Arc<str>),
     User(u32),
+    /// A caller named by a node that forwards for it; never the client of a connection.
+    Forwarded(Arc<str>),
 }
 
 #[derive(Debug)]

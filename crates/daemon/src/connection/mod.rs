@@ -15,16 +15,19 @@ pub struct Connection {
     pub peer: String,
     /// Caller and peer as every log line of this connection shows them.
     pub log_fields: String,
+    /// The client that the connection counts for.
+    pub client: Client,
     pub ticket: Ticket,
 }
 
 impl Connection {
-    pub fn new(caller: Caller, peer: String, ticket: Ticket) -> Self {
+    pub fn new(caller: Caller, peer: String, client: Client, ticket: Ticket) -> Self {
         Self {
             // Quoted as text: a name in a certificate may hold anything.
             log_fields: format!("who={:?} from={peer}", caller.to_string()),
             caller,
             peer,
+            client,
             ticket,
         }
     }

@@ -142,7 +142,8 @@ impl Server {
     }
 
     fn admit_tcp(&self, stream: TcpStream, address: SocketAddr, from: &Accept) {
-        let Some(ticket) = self.connections.admit(Client::Address(address.ip())) else {
+        let client = Client::Address(address.ip());
+        let Some(ticket) = self.connections.admit(client.clone()) else {
             debug!(%address, "connection refused: too many with running calls");
             return;
         };
@@ -154,8 +155,8 @@ impl Server {
                     .spawn(server.tls(stream, address, ticket, acceptor));
             }
             _ => {
-                let connection =
-                    Connection::new(Caller::loopback_read_only(), address.to_string(), ticket);
+                let caller = Caller::loopback_read_only();
+                let connection = Connection::new(caller, address.to_string(), client, ticket);
                 self.tracker.spawn(server.serve(stream, connection));
             }
         }
@@ -169,11 +170,12 @@ impl Server {
                 return;
             }
         };
-        if let Some(ticket) = self.connections.admit(Client::User(peer.uid())) {
+        let client = Client::User(peer.uid());
+        if let Some(ticket) = self.connections.admit(client.clone()) {
             let server = self.clone();
             self.tracker.spawn(async move {
                 let caller = server.local_caller(peer).await;
-                let connection = Connection::new(caller, "unix".to_owned(), ticket);
+                let connection = Connection::new(caller, "unix".to_owned(), client, ticket);
                 server.serve(stream, connection).await;
             });
         }
@@ -230,14 +232,18 @@ impl Server {
             }
             None => return,
         };
-        if let Via::Certificate { fingerprint, .. } = &caller.via
-            && !ticket.identify(Client::Certificate(fingerprint.as_str().into()))
-        {
+        let client = match &caller.via {
+            Via::Certificate { fingerprint, .. } => {
+                Client::Certificate(fingerprint.as_str().into())
+            }
+            _ => Client::Address(address.ip()),
+        };
+        if !ticket.identify(client.clone()) {
             info!(from = %address, who = %caller, "connection refused: too many with running calls");
             return;
         }
-        self.serve(stream, Connection::new(caller, address.to_string(), ticket))
-            .await;
+        let connection = Connection::new(caller, address.to_string(), client, ticket);
+        self.serve(stream, connection).await;
     }
 
     async fn serve<S>(self, stream: S, connection: Connection)

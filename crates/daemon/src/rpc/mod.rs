@@ -2,6 +2,7 @@
 
 mod blocking;
 mod producer;
+mod slots;
 pub mod status;
 
 use std::pin::Pin;

@@ -4,10 +4,12 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt, future, stream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::Answers;
+use super::slots::{Bounds, Slots};
+use crate::requester::Requester;
 
 /// A file system that delivers nothing for this long is reported as hung. Time in which the reader
 /// does not read does not count.
@@ -21,10 +23,13 @@ const BATCH: usize = 256;
 /// Work that finds nothing to deliver sends an empty batch this often.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bounds this work over all calls. Each holds a thread, also while its reader does not read, and
+/// Each producer holds a thread, also while its reader does not read or its file system hangs, and
 /// the rest of the node needs threads too.
-const MAX_PRODUCERS: usize = 128;
-static PRODUCERS: Semaphore = Semaphore::const_new(MAX_PRODUCERS);
+static PRODUCERS: Slots = Slots::new(Bounds {
+    shared: 128,
+    reserved: 64,
+    per_caller: 32,
+});
 
 /// The reading end of the stream, as the work sees it.
 #[derive(Debug, Clone)]
@@ -46,15 +51,18 @@ pub fn produce<T: Send + 'static>(
     what: String,
     work: impl FnOnce(&Reader<T>) + Send + 'static,
 ) -> Result<impl Stream<Item = Result<T, Status>> + Send + 'static, Status> {
-    let permit = PRODUCERS.try_acquire().map_err(|_| {
+    let slot = PRODUCERS.take(Requester::current()).map_err(|error| {
         Status::resource_exhausted(format!(
-            "{MAX_PRODUCERS} trees or files are being read already; try again when one is done"
+            "cannot read another tree or file: {error}; retry when one is done"
         ))
     })?;
     let (send, receive) = mpsc::channel(READ_AHEAD);
     tokio::task::spawn_blocking(move || {
-        work(&Reader(send));
-        drop(permit);
+        // The caller may be gone before a thread was free.
+        if !send.is_closed() {
+            work(&Reader(send));
+        }
+        drop(slot);
     });
     Ok(stream::unfold(Some((receive, what)), |state| async {
         let (mut receive, what) = state?;
