@@ -1,5 +1,5 @@
-//! The node daemon: configuration, listeners, the gate every call goes through, and one thin file
-//! per gRPC service. The only place where all engines meet.
+//! The node daemon: configuration, listeners, the gate that every call passes, the engines, and one
+//! thin file per gRPC service. The only place where all engines meet.
 
 mod call;
 mod chain;

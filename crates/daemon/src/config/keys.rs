@@ -114,14 +114,14 @@ mod tests {
         assert_eq!(again, settings);
     }
 
-    /// The keys block of the documentation, with the keys that are commented out made real.
+    /// The block of the documentation that lists the keys.
     fn documented() -> String {
         let text = include_str!("../../../../docs/configuration.md");
         let block = text.split("```toml\n").nth(1).unwrap();
         block.split("```").next().unwrap().to_owned()
     }
 
-    /// Whether a line documents a key that is commented out: `# name = value`.
+    /// Returns the key of a line that documents it commented out: `# name = value`.
     fn uncommented(line: &str) -> Option<&str> {
         let rest = line.strip_prefix("# ")?;
         let (name, _) = rest.split_once(" = ")?;

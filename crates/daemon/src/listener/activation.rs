@@ -1,7 +1,7 @@
 //! Sockets opened by the service manager before the daemon started (systemd socket activation).
 //!
-//! A unix socket is the local one; a TCP socket named `pods` (`FileDescriptorName=pods`) is the
-//! pods listener; any other TCP socket is the TLS one.
+//! A unix socket serves local users; a TCP socket named `pods` (`FileDescriptorName=pods`) serves
+//! pod clients; any other TCP socket serves TLS.
 
 use std::io;
 use std::net::TcpListener;
@@ -21,12 +21,12 @@ impl Inherited {
     pub fn take() -> io::Result<Self> {
         let mut inherited = Self::default();
         for (fd, name) in sd_notify::listen_fds_with_names()? {
-            inherited.sort_in(own(fd), &name)?;
+            inherited.assign(own(fd), &name)?;
         }
         Ok(inherited)
     }
 
-    fn sort_in(&mut self, socket: OwnedFd, name: &str) -> io::Result<()> {
+    fn assign(&mut self, socket: OwnedFd, name: &str) -> io::Result<()> {
         match (rustix::net::getsockname(&socket)?.address_family(), name) {
             (AddressFamily::UNIX, _) => self.unix = Some(UnixListener::from(socket)),
             (AddressFamily::INET | AddressFamily::INET6, "pods") => {
@@ -51,11 +51,11 @@ impl Inherited {
 
 #[expect(
     unsafe_code,
-    reason = "descriptors of the service manager come as bare numbers"
+    reason = "the service manager passes file descriptors as bare numbers"
 )]
 fn own(fd: std::os::fd::RawFd) -> OwnedFd {
     use std::os::fd::FromRawFd;
-    // SAFETY: LISTEN_PID names this process, so by the protocol this descriptor was opened for us
-    // and nothing else in the process owns it; `take` runs once, before anything else opens files.
+    // SAFETY: LISTEN_PID names this process, so by the protocol this file descriptor was opened for
+    // us and nothing else in the process owns it; `take` runs once, before other files are opened.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

@@ -1,8 +1,8 @@
-//! The daemon's own logs: `mainstay` (what it does, and every call) and `audit` (every call that
-//! changes something or takes secrets out).
+//! The daemon's own logs: `mainstay` (its events and every call) and `audit` (every call that
+//! changes something or reads secrets).
 //!
-//! Both are sources of the logs journal like any other, so `Logs id=mainstay` reads what
-//! `tail` reads. Nothing secret is ever handed to them.
+//! Both are ordinary sources of the log store, so `Logs id=mainstay` reads what `tail` reads. No
+//! secret is ever written to them.
 
 mod sink;
 mod subscriber;

@@ -1,9 +1,9 @@
-//! Lines from any thread to one log file, without making the caller wait for the disk.
+//! Lines from any thread to one log file; callers never wait for the disk.
 //!
-//! A line is copied into memory and the caller goes on; one thread writes what has gathered with
-//! a single write. Under load that is one system call for hundreds of lines; when the node is
-//! quiet the thread is asleep. If the disk cannot take the lines, memory stays bounded: lines are
-//! dropped, counted, and the count is written as soon as there is room again.
+//! A line is copied into memory; one thread writes the buffered lines with a single write. Under
+//! load that is one system call for hundreds of lines; on a quiet node the thread sleeps. If the
+//! disk is too slow, memory stays bounded: lines are dropped, counted, and the count is written
+//! with the next batch.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -12,9 +12,11 @@ use std::time::Duration;
 use mainstay_journal::Timestamp;
 use mainstay_journal::{LogLimits, LogWriter, Stream};
 
-/// Lines waiting beyond this many bytes are dropped.
-const MOST_WAITING_BYTES: usize = 1 << 20;
-/// With this much waiting there is nothing to gain from waiting longer.
+use crate::chain::chain;
+
+/// Lines that would exceed this buffer are dropped.
+const MAX_BUFFERED_BYTES: usize = 1 << 20;
+/// A batch of this size is written without waiting for more.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// A handle for writing lines; clones write to the same log.
@@ -23,7 +25,7 @@ pub struct Lines {
     shared: Arc<Shared>,
 }
 
-/// The owner of the log: dropping it writes what is left and ends the thread.
+/// The owner of the log: dropping it writes the buffered lines and ends the thread.
 pub struct LogSink {
     lines: Lines,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -33,7 +35,7 @@ pub struct LogSink {
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Signalled when a batch has been written, or given up on.
+    /// Signalled when a batch has been written or dropped.
     written: Condvar,
 }
 
@@ -44,7 +46,7 @@ struct Waiting {
     dropped: u64,
     limits: Option<LogLimits>,
     closed: bool,
-    /// Somebody waits for what is there: no gathering.
+    /// A flush waits: the batch is written at once.
     urgent: bool,
     /// A batch has been taken and is being written.
     writing: bool,
@@ -61,14 +63,14 @@ impl Lines {
     /// Adds one line, without its newline.
     pub fn push(&self, time: Timestamp, line: &[u8]) {
         let mut waiting = self.shared.lock();
-        if waiting.text.len() + line.len() > MOST_WAITING_BYTES {
+        if waiting.text.len() + line.len() > MAX_BUFFERED_BYTES {
             waiting.dropped += 1;
             return;
         }
         waiting.text.extend_from_slice(line);
         let end = waiting.text.len();
         waiting.ends.push((time, end));
-        // The thread only sleeps while there is nothing, or until a batch is full.
+        // The thread sleeps only while the buffer is empty or until a batch is full.
         if waiting.ends.len() == 1 || end >= BATCH_BYTES {
             self.shared.changed.notify_one();
         }
@@ -76,7 +78,7 @@ impl Lines {
 }
 
 impl LogSink {
-    /// `window` is how long lines may gather before they are written.
+    /// Starts the writer thread; lines are buffered for at most `window`.
     pub fn start(writer: LogWriter, window: Duration) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let lines = Lines {
@@ -96,7 +98,7 @@ impl LogSink {
         self.lines.clone()
     }
 
-    /// Waits until every line pushed so far has been handed to the kernel, for a second at most.
+    /// Waits until the kernel has every line pushed so far, for at most a second.
     pub fn flush(&self) {
         let shared = &self.lines.shared;
         let mut waiting = shared.lock();
@@ -115,7 +117,7 @@ impl LogSink {
 }
 
 impl LogSink {
-    /// Writes what is left and ends the thread. Lines pushed afterwards are lost.
+    /// Writes the buffered lines and ends the thread. Lines pushed afterwards are lost.
     pub fn close(&self) {
         self.lines.shared.lock().closed = true;
         self.lines.shared.changed.notify_one();
@@ -145,8 +147,11 @@ fn write_lines(shared: &Shared, mut writer: LogWriter, window: Duration) {
         if let Err(error) = write_batch(&mut writer, &batch, &mut lost) {
             lost += batch.ends.len() as u64;
             if !failing {
-                // The log itself cannot say it: stderr is the only door left.
-                eprintln!("mainstay: a log cannot be written, lines are being lost: {error}");
+                // The log itself cannot record it.
+                eprintln!(
+                    "mainstay: cannot write a log, lines are lost: {}",
+                    chain(&error)
+                );
             }
             failing = true;
         } else {
@@ -187,8 +192,8 @@ fn write_batch(
     lost: &mut u64,
 ) -> Result<(), mainstay_journal::LogError> {
     if *lost > 0 {
-        let note = format!("WARN log lines were lost count={lost}");
-        writer.append(Timestamp::now(), Stream::Stderr, note.as_bytes())?;
+        let line = format!("WARN log lines were lost count={lost}");
+        writer.append(Timestamp::now(), Stream::Stderr, line.as_bytes())?;
         *lost = 0;
     }
     let mut start = 0;
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_written_in_order_by_the_time_the_sink_is_gone() {
+    fn a_dropped_sink_has_written_every_line_in_order() {
         let root = tempfile::tempdir().unwrap();
         let writer = LogWriter::open(root.path(), "test", LogLimits::default()).unwrap();
         let sink = LogSink::start(writer, Duration::from_secs(3600)).unwrap();
@@ -244,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_does_not_wait_for_more_to_gather() {
+    fn a_flush_does_not_wait_for_the_window() {
         let root = tempfile::tempdir().unwrap();
         let writer = LogWriter::open(root.path(), "test", LogLimits::default()).unwrap();
         let sink = LogSink::start(writer, Duration::from_secs(3600)).unwrap();
@@ -256,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_beyond_the_bound_are_counted_not_kept() {
+    fn lines_beyond_the_buffer_are_counted_and_dropped() {
         let shared = Arc::new(Shared::default());
         let lines = Lines {
             shared: Arc::clone(&shared),
         };
         for _ in 0..3 {
-            lines.push(Timestamp::now(), &vec![b'x'; MOST_WAITING_BYTES / 2]);
+            lines.push(Timestamp::now(), &vec![b'x'; MAX_BUFFERED_BYTES / 2]);
         }
         let waiting = shared.lock();
         assert_eq!((waiting.ends.len(), waiting.dropped), (2, 1));

@@ -1,7 +1,8 @@
-//! Turns `tracing` events into lines: to the daemon's log, and to stderr for whoever started it.
+//! Writes `tracing` events as lines to the daemon's log and to stderr.
 //!
-//! Events only: the daemon uses no spans, so there is no registry to keep. Other crates' events
-//! are shown from warnings up.
+//! Each line names the subsystem it comes from, which is part of the event's static target and
+//! costs nothing while the event is disabled. There are no spans, so there is no registry to keep.
+//! Events of other crates are logged from warnings up.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,10 +16,10 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 use super::Lines;
 use crate::config::LogLevel;
 
-/// The level in force, as the number of levels shown (1 = errors only).
+/// The level in force, as the number of levels logged (1 = errors only).
 static SHOWN: AtomicU8 = AtomicU8::new(3);
 
-/// Changes what is shown from now on.
+/// Changes the level from now on.
 pub fn set_level(level: LogLevel) {
     SHOWN.store(rank(level), Ordering::Relaxed);
     tracing::callsite::rebuild_interest_cache();
@@ -79,6 +80,11 @@ impl Subscriber for LogSubscriber {
             text: format!("{time} {}", event.metadata().level()),
         };
         event.record(&mut line);
+        let _ = write!(
+            line.text,
+            " subsystem={}",
+            subsystem(event.metadata().target())
+        );
         self.lines.push(time, line.text.as_bytes());
         if self.to_stderr {
             // A closed stderr must not end the daemon.
@@ -120,11 +126,43 @@ impl Visit for Line {
     }
 }
 
-/// One event is one line, whatever its text holds.
+/// Returns the engine or the part of the daemon that a target names: `mainstay_cells::engine` is
+/// `cells`, `mainstay_daemon::engines::journal` is `journal`.
+fn subsystem(target: &str) -> &str {
+    let mut parts = target.split("::");
+    let package = parts.next().unwrap_or_default();
+    let package = package.strip_prefix("mainstay_").unwrap_or(package);
+    match (package, parts.next()) {
+        ("daemon", Some("engines")) => parts.next().unwrap_or(package),
+        ("daemon", Some(part)) => part,
+        _ => package,
+    }
+}
+
+/// Replaces newlines: one event is one line.
 fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains(['\n', '\r']) {
         text.replace(['\n', '\r'], " ").into()
     } else {
         text.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_engine_it_comes_from() {
+        for (target, wanted) in [
+            ("mainstay_cells::engine::start", "cells"),
+            ("mainstay_daemon::engines::journal", "journal"),
+            ("mainstay_daemon::engines::identity::renewal", "identity"),
+            ("mainstay_daemon::listener::serve", "listener"),
+            ("mainstay_daemon", "daemon"),
+            ("h2::codec", "h2"),
+        ] {
+            assert_eq!(subsystem(target), wanted, "{target}");
+        }
     }
 }
