@@ -4,6 +4,7 @@ use mainstay_api::observe::LogItem;
 use mainstay_api::runtime::cell_service_client::CellServiceClient;
 use mainstay_api::runtime::{Cell, CellStatus, ExecutableStatus, Namespace};
 use mainstay_testkit::{CellClient, Sweeper, TestNode, TestNodeBuilder, soon};
+use rustix::process::Pid;
 use tonic::transport::Channel;
 
 use super::model::traces::Traces;
@@ -78,6 +79,14 @@ impl CellNode {
 
     pub(super) async fn list(&self) -> Vec<CellStatus> {
         self.client().await.list().await.unwrap()
+    }
+
+    /// The shim of an outermost cell.
+    pub(super) async fn shim_pid(&self, cell: &str) -> Pid {
+        let cells = self.list().await;
+        let is_named = |status: &&CellStatus| status.cell.as_ref().unwrap().name == cell;
+        let status = cells.iter().find(is_named).unwrap();
+        Pid::from_raw(status.shim_pid).unwrap()
     }
 
     /// An executable of a cell, nested or not.

@@ -6,5 +6,6 @@ mod command_line;
 mod insiders;
 mod model;
 mod output;
+mod stalled_disk;
 mod survival;
 mod upgrade;
