@@ -3,6 +3,7 @@
 mod bad_input;
 mod cell_node;
 mod command_line;
+mod deadlines;
 mod insiders;
 mod model;
 mod output;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mainstay_journal::Timestamp;
 
+use super::caller::Caller;
 use super::cell::{Cell, Phase};
 use super::error::CellError;
 use super::paths::{create_directory, remove_directory};
@@ -16,6 +17,7 @@ use crate::spec::CellSpec;
 
 pub(super) async fn allocate(
     inner: Arc<Inner>,
+    caller: Caller,
     name: CellName,
     spec: CellSpec,
 ) -> Result<Allocated, CellError> {
@@ -29,12 +31,14 @@ pub(super) async fn allocate(
     let (cell, order) = loop {
         match reserve(&inner, &record)? {
             Reservation::Ours(cell, order) => break (cell, order),
-            Reservation::Wait(cell) => cell.until_settled().await,
+            Reservation::Wait(cell) => caller.wait(&name, cell.until_settled()).await?,
         }
     };
     let worker = Arc::clone(&inner);
     let created = blocking(&name, move || {
-        let created = create(&worker, &cell);
+        let created = caller
+            .check(cell.name())
+            .and_then(|()| create(&worker, &cell));
         match &created {
             Ok(()) => {
                 let mut state = cell.state();

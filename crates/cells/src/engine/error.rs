@@ -80,4 +80,6 @@ pub enum CellError {
     RecordIo { cell: CellName, source: io::Error },
     #[error("the work on cell {cell} was interrupted; see the node's log")]
     Interrupted { cell: CellName },
+    #[error("the call on cell {cell} was cancelled before it began; nothing was changed")]
+    Cancelled { cell: CellName },
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use mainstay_journal::Timestamp;
 use tokio::time::timeout;
 
+use super::caller::Caller;
 use super::cell::{Cell, Phase};
 use super::cgroup_names::{SHIMS, shim_cgroup};
 use super::error::CellError;
@@ -15,15 +16,21 @@ use crate::name::{CellName, ExecutableName};
 use crate::record::{ExitStatus, RunEnd};
 use crate::sys;
 
-pub(super) async fn free(inner: Arc<Inner>, name: CellName) -> Result<(), CellError> {
+pub(super) async fn free(
+    inner: Arc<Inner>,
+    mut caller: Caller,
+    name: CellName,
+) -> Result<(), CellError> {
     let cells = claim(&inner, &name)?;
     let mut done = Ok(());
     // The innermost first: a cgroup with children cannot be removed.
     for cell in cells.iter().rev() {
-        done = dismantle(&inner, cell).await;
+        done = dismantle(&inner, &caller, cell).await;
         if done.is_err() {
             break;
         }
+        // A cell is gone: those around it follow, whether or not the caller waits.
+        caller = Caller::committed();
     }
     let _ = blocking(&name, move || {
         for cell in &cells {
@@ -54,9 +61,11 @@ fn claim(inner: &Inner, name: &CellName) -> Result<Vec<Arc<Cell>>, CellError> {
     Ok(claimed)
 }
 
-async fn dismantle(inner: &Arc<Inner>, cell: &Arc<Cell>) -> Result<(), CellError> {
+async fn dismantle(inner: &Arc<Inner>, caller: &Caller, cell: &Arc<Cell>) -> Result<(), CellError> {
     let name = cell.name();
+    // Waited for even if the caller is gone: a cell that is being started cannot be restored.
     let order = Arc::clone(&cell.order).lock_owned().await;
+    caller.check(name)?;
     if cell.state().phase == Phase::Gone {
         return Ok(());
     }

@@ -6,6 +6,7 @@
 
 mod adopt;
 mod allocate;
+mod caller;
 mod cell;
 mod cgroup_cleanup;
 mod cgroup_names;
@@ -18,6 +19,7 @@ mod permits;
 mod program;
 mod publisher;
 mod record_files;
+mod restart;
 mod shim_exit;
 mod start;
 mod status;
@@ -45,6 +47,7 @@ use crate::record::Run;
 use crate::shim::protocol::UserRange;
 use crate::spec::{CellSpec, ExecutableSpec};
 use crate::zygote::{HiddenState, Zygote, ZygoteCommand};
+use caller::Caller;
 use cell::Cell;
 use event_cursor::EventCursor;
 use paths::Paths;
@@ -170,11 +173,7 @@ impl Cells {
     pub async fn allocate(&self, cell: CellName, spec: CellSpec) -> Result<Allocated, CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        run_to_completion(
-            name,
-            async move { allocate::allocate(inner, cell, spec).await },
-        )
-        .await
+        run_to_completion(name, |caller| allocate::allocate(inner, caller, cell, spec)).await
     }
 
     pub async fn start(
@@ -185,8 +184,24 @@ impl Cells {
     ) -> Result<Run, CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        run_to_completion(name, async move {
-            start::start(inner, cell, executable, spec).await
+        run_to_completion(name, |caller| {
+            start::start(inner, caller, cell, executable, spec)
+        })
+        .await
+    }
+
+    /// Stops an executable and starts it with `spec`. Once it is being stopped, it is also started,
+    /// whether or not the caller still waits.
+    pub async fn restart(
+        &self,
+        cell: CellName,
+        executable: ExecutableName,
+        spec: ExecutableSpec,
+    ) -> Result<Run, CellError> {
+        let inner = Arc::clone(&self.0);
+        let name = cell.clone();
+        run_to_completion(name, |caller| {
+            restart::restart(inner, caller, cell, executable, spec)
         })
         .await
     }
@@ -200,8 +215,8 @@ impl Cells {
     ) -> Result<(), CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        run_to_completion(name, async move {
-            stop::stop(inner, cell, executable, options).await
+        run_to_completion(name, |caller| {
+            stop::stop(inner, caller, cell, executable, options)
         })
         .await
     }
@@ -209,7 +224,7 @@ impl Cells {
     pub async fn free(&self, cell: CellName) -> Result<(), CellError> {
         let inner = Arc::clone(&self.0);
         let name = cell.clone();
-        run_to_completion(name, async move { free::free(inner, cell).await }).await
+        run_to_completion(name, |caller| free::free(inner, caller, cell)).await
     }
 
     /// The logs of executables, by [`FoundRun::log`].
@@ -218,12 +233,18 @@ impl Cells {
     }
 }
 
-/// Runs work that continues when its caller is cancelled: half of it would be worse.
-async fn run_to_completion<T: Send + 'static>(
+/// Runs work that continues when its caller is cancelled: half of it would be worse. Work that has
+/// not begun by then does not begin.
+async fn run_to_completion<T, F>(
     cell: CellName,
-    work: impl Future<Output = Result<T, CellError>> + Send + 'static,
-) -> Result<T, CellError> {
-    let done = tokio::spawn(work).await;
+    work: impl FnOnce(Caller) -> F,
+) -> Result<T, CellError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, CellError>> + Send + 'static,
+{
+    let (caller, _guard) = Caller::new();
+    let done = tokio::spawn(work(caller)).await;
     done.unwrap_or(Err(CellError::Interrupted { cell }))
 }
 

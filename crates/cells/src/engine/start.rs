@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::caller::Caller;
 use super::cell::{Cell, Published, ShimProcess};
 use super::cgroup_names::{SHIMS, executable_cgroup, shim_cgroup};
 use super::error::CellError;
@@ -27,13 +28,15 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn start(
     inner: Arc<Inner>,
+    caller: Caller,
     name: CellName,
     executable: ExecutableName,
     spec: ExecutableSpec,
 ) -> Result<Run, CellError> {
     spec.check()?;
     let cell = inner.find(&name)?;
-    let Some(permit) = StartPermit::acquire(&cell, &executable).await else {
+    let permit = StartPermit::acquire(&cell, &executable);
+    let Some(permit) = caller.wait(&name, permit).await? else {
         return Err(CellError::AlreadyRunning {
             cell: name,
             executable,
@@ -49,7 +52,7 @@ pub(super) async fn start(
             executable,
             spec,
         };
-        let started = starting.run();
+        let started = caller.check(cell.name()).and_then(|()| starting.run());
         drop(permit);
         started
     })

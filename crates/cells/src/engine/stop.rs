@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tokio::time::timeout;
 
+use super::caller::Caller;
 use super::cell::Cell;
 use super::cgroup_names::executable_cgroup;
 use super::error::CellError;
@@ -30,6 +31,7 @@ pub struct StopOptions {
 
 pub(super) async fn stop(
     inner: Arc<Inner>,
+    caller: Caller,
     name: CellName,
     executable: Option<ExecutableName>,
     options: StopOptions,
@@ -45,10 +47,21 @@ pub(super) async fn stop(
         }
         None => all_with_processes(&inner, &cell).await?,
     };
+    if let [one] = executables.as_slice() {
+        let permit = StopPermit::acquire(&cell, one);
+        let permit = caller.wait(&name, permit).await?;
+        caller.check(&name)?;
+        return stop_one(&inner, &cell, one.clone(), options, permit).await;
+    }
+    // Of several, some are stopped at once: the others follow, whether or not the caller waits.
+    caller.check(&name)?;
     let mut stopping = tokio::task::JoinSet::new();
     for executable in executables {
         let (inner, cell) = (Arc::clone(&inner), Arc::clone(&cell));
-        stopping.spawn(async move { stop_one(&inner, &cell, executable, options).await });
+        stopping.spawn(async move {
+            let permit = StopPermit::acquire(&cell, &executable).await;
+            stop_one(&inner, &cell, executable, options, permit).await
+        });
     }
     let mut done = Ok(());
     while let Some(stopped) = stopping.join_next().await {
@@ -86,8 +99,8 @@ async fn stop_one(
     cell: &Arc<Cell>,
     executable: ExecutableName,
     options: StopOptions,
+    _permit: StopPermit,
 ) -> Result<(), CellError> {
-    let _permit = StopPermit::acquire(cell, &executable).await;
     let cgroup = executable_cgroup(cell.name(), &executable);
     let running = cell.state().running(&executable);
     if running.is_none() && inner.processes_in(cell.name(), &cgroup).await?.is_empty() {

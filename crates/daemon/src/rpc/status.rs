@@ -38,6 +38,7 @@ pub fn of_cells(error: &CellError) -> Status {
         Error::TooManyProcesses { .. } => Code::ResourceExhausted,
         Error::Unkillable { .. } => Code::DeadlineExceeded,
         Error::Interrupted { .. } => Code::Aborted,
+        Error::Cancelled { .. } => Code::Cancelled,
         Error::NotStarted { .. }
         | Error::NotIsolated { .. }
         | Error::NoShim { .. }
@@ -101,7 +102,6 @@ pub fn of_workloads(error: &WorkloadError) -> Status {
         | Error::NoSuchProcess { .. } => Code::NotFound,
         Error::NoPreviousRun | Error::NoPreviousLog { .. } => Code::InvalidArgument,
         Error::UnreadableLogFile { .. } | Error::NoTimestamps { .. } => Code::FailedPrecondition,
-        Error::Interrupted { .. } => Code::Aborted,
         Error::Panicked { .. } => Code::Internal,
     };
     Status::new(code, chain(error))

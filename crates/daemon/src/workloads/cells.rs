@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use mainstay_cells::{CellName, CellStatus, Cells, ExecutableName, ExecutableRecord, StopOptions};
+use mainstay_cells::{CellName, CellStatus, Cells, ExecutableName, ExecutableRecord};
 use mainstay_containers::Driver;
 use mainstay_journal::{LogError, LogQuery, LogStream, Stream};
 
@@ -134,22 +134,9 @@ impl Source for CellWorkloads {
         let Some(record) = self.find(&executable) else {
             return Some(Err(unknown()));
         };
-        let cells = self.cells.clone();
-        // A caller that goes away does not leave the executable stopped.
-        let work = tokio::spawn(async move {
-            let ExecutableId { cell, executable } = executable;
-            let stopped = cells.stop(
-                cell.clone(),
-                Some(executable.clone()),
-                StopOptions::default(),
-            );
-            stopped.await?;
-            cells.start(cell, executable, record.spec).await
-        });
-        Some(match work.await {
-            Ok(done) => done.map(drop).map_err(WorkloadError::Cell),
-            Err(_) => Err(WorkloadError::Interrupted { id: id.to_owned() }),
-        })
+        let ExecutableId { cell, executable } = executable;
+        let done = self.cells.restart(cell, executable, record.spec).await;
+        Some(done.map(drop).map_err(WorkloadError::Cell))
     }
 
     /// Claims our own namespace, and ids that no log of the node itself can have.

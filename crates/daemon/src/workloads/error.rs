@@ -32,8 +32,6 @@ pub enum WorkloadError {
     NoPreviousLog { id: String },
     #[error("process {pid} was not started by this node")]
     NoSuchProcess { pid: i64 },
-    #[error("the restart of {id:?} was interrupted")]
-    Interrupted { id: String },
     #[error("reading the {what} failed; the node's log says why")]
     Panicked { what: &'static str },
     #[error(transparent)]
