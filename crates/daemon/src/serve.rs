@@ -179,12 +179,13 @@ impl Daemon {
         self.health.set_serving(false).await;
         let stop_timeout = self.config.settings.stop_timeout.0;
         tokio::select! {
-            () = self.server.drain() => {}
-            name = signals.stop() => warn!(signal = name, "stopping at once"),
-            () = tokio::time::sleep(stop_timeout) => {
-                let calls = self.server.tracker.len();
-                warn!(calls, "calls still running after the stop timeout");
+            drained = tokio::time::timeout(stop_timeout, self.server.drain()) => {
+                if drained.is_err() {
+                    let calls = self.server.tracker.len();
+                    warn!(calls, "calls still running after the stop timeout");
+                }
             }
+            name = signals.stop() => warn!(signal = name, "stopping at once"),
         }
         self.server.abort().await;
         info!("stopped");

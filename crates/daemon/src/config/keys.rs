@@ -21,7 +21,7 @@ impl Config {
     pub fn keys() -> Vec<Key> {
         let mut keys = Vec::new();
         if let Value::Object(sections) = as_value(&Settings::default()) {
-            collect(String::new(), sections, &mut keys);
+            collect("", sections, &mut keys);
         }
         keys
     }
@@ -43,11 +43,11 @@ fn all_restart_keys() -> impl Iterator<Item = &'static str> {
 }
 
 /// An empty table is a key of its own: its entries are the operator's.
-fn collect(prefix: String, table: Map<String, Value>, keys: &mut Vec<Key>) {
+fn collect(prefix: &str, table: Map<String, Value>, keys: &mut Vec<Key>) {
     for (name, value) in table {
         let path = format!("{prefix}{name}");
         match value {
-            Value::Object(inner) if !inner.is_empty() => collect(format!("{path}."), inner, keys),
+            Value::Object(inner) if !inner.is_empty() => collect(&format!("{path}."), inner, keys),
             default => keys.push(Key {
                 needs_restart: all_restart_keys().any(|key| key == path),
                 path,
@@ -159,11 +159,7 @@ mod tests {
         let leaves = |value: &toml::Table| -> usize {
             let value = serde_json::to_value(value).unwrap();
             let mut found = Vec::new();
-            collect(
-                String::new(),
-                value.as_object().unwrap().clone(),
-                &mut found,
-            );
+            collect("", value.as_object().unwrap().clone(), &mut found);
             found.len()
         };
         let optional = keys.iter().filter(|key| key.default.is_null()).count();

@@ -280,7 +280,7 @@ impl fmt::Display for Span {
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        match units.iter().find(|(unit, _)| self.0 % unit == 0) {
+        match units.iter().find(|(unit, _)| self.0.is_multiple_of(*unit)) {
             Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
             None => write!(f, "{}", self.0),
         }

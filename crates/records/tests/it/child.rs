@@ -13,7 +13,7 @@ const KIND: &str = "RECORDS_TEST_KIND";
 const TARGET: &str = "RECORDS_TEST_TARGET";
 
 /// Far beyond the limit, which is one block of 512 bytes.
-const CONTENTS: [u8; 64 * 1024] = [b'n'; 64 * 1024];
+static CONTENTS: [u8; 64 * 1024] = [b'n'; 64 * 1024];
 
 pub(crate) const SIGXFSZ: i32 = 25;
 

@@ -132,7 +132,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sample.json");
         write_runtime(&path, &encode(&sample, version).unwrap()).unwrap();
-        prop_assert_eq!(read::<Sample>(&path, version).unwrap(), sample.clone());
+        prop_assert_eq!(&read::<Sample>(&path, version).unwrap(), &sample);
         prop_assert_eq!(read::<Sample>(&path, version + 1).unwrap(), sample);
     }
 
