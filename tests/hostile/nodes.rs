@@ -181,11 +181,11 @@ const ANSWERS: &[(&str, Bad)] = &[
         Bad::Answers(|| grpc(stream::iter([]))),
     ),
     (
-        "in the middle",
+        "is truncated",
         Bad::Answers(|| grpc(stream::iter([data(vec![0, 0]), status("0", "")]))),
     ),
     (
-        "in the middle",
+        "is truncated",
         Bad::Answers(|| {
             grpc(stream::iter([
                 data(vec![0, 0, 0, 0, 9, 1]),
@@ -236,7 +236,7 @@ const ANSWERS: &[(&str, Bad)] = &[
         }),
     ),
     (
-        "twice",
+        "second message",
         Bad::Answers(|| grpc(stream::iter([message(&[]), message(&[]), status("0", "")]))),
     ),
     (
