@@ -2,13 +2,12 @@
 
 use bytes::{Buf, BufMut};
 use mainstay_identity::{RULES, Role, rule};
+use mainstay_testkit::{Credentials, TestNode, connect_tls};
 use prost_reflect::DescriptorPool;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
-
-use mainstay_testkit::{Credentials, TestNode, connect_tls};
 
 /// The path of every rpc the node's own descriptors declare.
 fn methods() -> Vec<String> {
@@ -90,7 +89,7 @@ async fn without_an_identity_there_is_no_call_at_all() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_says_so() {
+async fn an_unserved_rpc_is_unimplemented() {
     let node = TestNode::start();
     let channel = node.connect().await;
     for path in [

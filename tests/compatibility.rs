@@ -9,6 +9,7 @@ use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::runtime::ListCellsRequest;
 use mainstay_api::runtime::cell_service_client::CellServiceClient;
 use mainstay_identity::{Role, tls};
+use mainstay_testkit::{Credentials, TestFleet, TestNode, connect_over, soon, to_nodes};
 use rustix::process::Signal;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -16,7 +17,6 @@ use tokio_rustls::TlsConnector;
 use tonic::{Code, Request};
 
 use crate::daemon::wait_for_event;
-use mainstay_testkit::{Credentials, TestFleet, TestNode, connect_over, soon, to_nodes};
 
 /// Asks under the name that these clients insist on, whatever the node's address.
 async fn discover(node: &TestNode, credentials: &Credentials) -> Result<(bool, String), String> {
@@ -33,7 +33,7 @@ async fn discover(node: &TestNode, credentials: &Credentials) -> Result<(bool, S
 }
 
 #[tokio::test]
-async fn the_name_these_clients_expect_is_in_the_certificate_only_when_switched_on() {
+async fn the_compatibility_name_is_in_the_certificate_only_when_enabled() {
     let node = TestNode::builder()
         .config("[compatibility]\naurae = false\n")
         .start();
@@ -52,7 +52,7 @@ async fn the_name_these_clients_expect_is_in_the_certificate_only_when_switched_
 }
 
 #[tokio::test]
-async fn a_node_that_begins_with_it_switched_on_has_the_name_from_the_start() {
+async fn a_node_started_with_it_enabled_has_the_name_from_the_start() {
     let node = TestNode::builder()
         .config("[compatibility]\naurae = true\n")
         .start();
@@ -88,7 +88,7 @@ async fn the_daemon_s_log_comes_wrapped_and_live() {
 }
 
 #[tokio::test]
-async fn what_carries_no_metadata_goes_to_one_node_and_says_so_for_many() {
+async fn a_call_without_metadata_field_is_forwarded_to_one_node_only() {
     let fleet = TestFleet::start(2);
     let there = fleet.names()[1].clone();
     let channel = fleet.nodes[0].connect().await;

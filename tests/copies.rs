@@ -6,11 +6,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
+use mainstay_testkit::{TestNode, WAIT_TIMEOUT, wait_for_exit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, Signal, kill_process};
-
-use mainstay_testkit::{TestNode, WAIT_TIMEOUT, wait_for_exit};
 
 /// A tree that takes longer to copy than any test waits.
 fn endless(node: &TestNode) -> String {

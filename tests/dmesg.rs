@@ -4,7 +4,6 @@ use std::io::Write;
 
 use mainstay_api::os::DmesgRequest;
 use mainstay_api::os::os_service_client::OsServiceClient;
-
 use mainstay_testkit::{TestNode, soon};
 
 /// A record nobody else writes, at notice of the user facility.
@@ -90,7 +89,7 @@ async fn from_now_without_following_is_empty() {
 }
 
 #[test]
-fn the_command_prints_what_the_kernel_said() {
+fn the_command_prints_kernel_records() {
     let text = unique("command");
     write_record(&text);
     let node = TestNode::start();

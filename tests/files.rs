@@ -6,9 +6,9 @@ use std::path::Path;
 use mainstay_api::machine::list_request::Type;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{CopyRequest, FileInfo, ListRequest, ReadRequest};
-use tonic::{Code, Status};
-
+use mainstay_testkit::procfs::Memory;
 use mainstay_testkit::{TestNode, soon};
+use tonic::{Code, Status};
 
 /// A small tree with every kind of entry.
 fn tree(node: &TestNode) -> std::path::PathBuf {
@@ -90,7 +90,7 @@ async fn a_listing_is_depth_first_in_byte_order_with_the_root_first() {
 }
 
 #[tokio::test]
-async fn entries_tell_what_they_are_in_the_bits_clients_know() {
+async fn entries_have_the_mode_bits_clients_know() {
     let node = TestNode::start();
     let root = tree(&node);
     let all = list(&node, of(&root)).await.unwrap();
@@ -177,10 +177,15 @@ async fn bad_listings_are_refused() {
     }
 }
 
+/// How much a listing of any size may add to the RSS of the node.
+const MAX_LISTING_GROWTH: u64 = 16 << 20;
+
 #[tokio::test]
-async fn a_tree_without_end_costs_little_and_ends_with_its_reader() {
+async fn a_huge_listing_needs_little_memory_and_ends_with_its_reader() {
     let node = TestNode::start();
     let mut machine = MachineServiceClient::new(node.connect().await);
+    machine.version(()).await.unwrap();
+    let before = Memory::of(node.pid()).unwrap().resident;
     let request = ListRequest {
         recurse: true,
         ..of(Path::new("/proc"))
@@ -190,8 +195,27 @@ async fn a_tree_without_end_costs_little_and_ends_with_its_reader() {
         // Processes come and go under it; each such entry is skipped or told, never the end.
         soon("an entry", stream.message()).await.unwrap().unwrap();
     }
+    let after = Memory::of(node.pid()).unwrap().resident;
+    let growth = after.saturating_sub(before);
+    assert!(growth < MAX_LISTING_GROWTH, "RSS grew by {growth} bytes");
+    assert_ne!(open_in_proc(&node), 0, "the listing is still going on");
     drop(stream);
-    machine.version(()).await.unwrap();
+    soon("the directories to be closed", async {
+        while open_in_proc(&node) > 0 {
+            machine.version(()).await.unwrap();
+        }
+    })
+    .await;
+    node.wait_for_log("code=CANCELLED");
+}
+
+/// The number of directories below `/proc` that the node has open.
+fn open_in_proc(node: &TestNode) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap();
+    descriptors
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|target| target.starts_with("/proc"))
+        .count()
 }
 
 async fn read(node: &TestNode, path: &str) -> Result<Vec<u8>, Status> {
@@ -223,7 +247,7 @@ async fn a_file_comes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_is_no_regular_file_is_refused() {
+async fn anything_but_a_regular_file_is_refused() {
     let node = TestNode::start();
     let root = tree(&node);
     let fifo = root.join("fifo");
@@ -277,7 +301,7 @@ async fn copy(node: &TestNode, path: &Path) -> Result<(Vec<u8>, String), Status>
     Ok((archive, left_out))
 }
 
-/// What the machine's own tar makes of it.
+/// The output of `tar` for an archive.
 fn tar(node: &TestNode, archive: &[u8], args: &[&str]) -> String {
     let path = node.scratch().join("archive.tar.gz");
     std::fs::write(&path, archive).unwrap();
@@ -425,7 +449,7 @@ fn ls_cat_and_cp_do_what_their_names_say() {
 }
 
 #[tokio::test]
-async fn listings_nobody_reads_take_no_thread_from_the_rest_of_the_node() {
+async fn unread_listings_do_not_block_other_calls() {
     let node = TestNode::start();
     let channel = node.connect().await;
     let mut unread = Vec::new();

@@ -1,11 +1,10 @@
 //! The standard health service, and `mainstay health`.
 
+use mainstay_testkit::{TestNode, soon};
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
-
-use mainstay_testkit::{TestNode, soon};
 
 fn about(service: &str) -> HealthCheckRequest {
     HealthCheckRequest {
@@ -49,7 +48,7 @@ async fn a_watcher_sees_the_node_stop() {
 }
 
 #[test]
-fn the_command_s_exit_code_tells() {
+fn the_exit_code_of_health_reflects_the_status() {
     let node = TestNode::start();
     assert!(node.cli().run(["health"]).ok().contains("SERVING"));
     assert_eq!(

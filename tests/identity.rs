@@ -1,11 +1,10 @@
-//! Certificates from the outside: who gets in, and what whoever does not is told.
+//! Client and node certificates: which are accepted, and the errors for the others.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::{Authority, CertificateInfo, ClientSpec, Role, tls};
-
 use mainstay_testkit::{Credentials, TestNode, connect_tls};
 
 /// The handshake and one call: where a refusal of TLS 1.3 shows at the latest.
@@ -33,7 +32,7 @@ fn client_of(authority: &Authority, now: jiff::Timestamp, ttl: Duration) -> Cred
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_ca_is_refused_and_told_why() {
+async fn a_certificate_of_another_ca_is_refused_with_the_reason() {
     let node = TestNode::start();
     let other = Authority::create("mainstay", Duration::from_secs(3600)).unwrap();
     let mut eve = client_of(&other, jiff::Timestamp::now(), Duration::from_secs(600));
@@ -48,7 +47,7 @@ async fn a_certificate_of_another_ca_is_refused_and_told_why() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate_is_refused_and_told_so() {
+async fn an_expired_certificate_is_refused_with_the_reason() {
     let node = TestNode::start();
     let last_year = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * 365);
     let eve = client_of(&node.authority(), last_year, Duration::from_secs(3600));
@@ -63,7 +62,7 @@ async fn an_expired_certificate_is_refused_and_told_so() {
 }
 
 #[tokio::test]
-async fn no_certificate_is_told_that_one_is_required() {
+async fn a_client_without_certificate_learns_that_one_is_required() {
     let node = TestNode::start();
     let nobody = Credentials {
         ca: node.ca(),
@@ -97,7 +96,7 @@ fn the_command_says_what_is_wrong_with_tls_in_one_line() {
 }
 
 #[test]
-fn an_expired_context_is_told_with_its_day_before_the_node_is_asked() {
+fn an_expired_context_is_reported_with_its_date_before_connecting() {
     let node = TestNode::start();
     let last_year = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * 365);
     let eve = client_of(&node.authority(), last_year, Duration::from_secs(3600));
@@ -117,7 +116,7 @@ fn an_expired_context_is_told_with_its_day_before_the_node_is_asked() {
 }
 
 #[test]
-fn a_certificate_that_ends_soon_is_warned_of() {
+fn a_certificate_that_expires_soon_causes_a_warning() {
     let node = TestNode::start();
     let soon = node.cli().run([
         "pki",

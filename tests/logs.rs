@@ -5,9 +5,8 @@ use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::observe::GetAuraeDaemonLogStreamRequest;
 use mainstay_api::observe::observe_client::ObserveClient;
 use mainstay_identity::Role;
-use tonic::Code;
-
 use mainstay_testkit::{TestNode, soon};
+use tonic::Code;
 
 fn of(id: &str) -> LogsRequest {
     LogsRequest {
@@ -29,7 +28,7 @@ async fn read(node: &TestNode, request: LogsRequest) -> Result<String, tonic::St
 }
 
 #[tokio::test]
-async fn every_call_is_logged_with_who_from_where_and_how_it_ended() {
+async fn every_call_is_logged_with_identity_address_and_status() {
     let node = TestNode::start();
     let alice = node.credentials("alice", &[Role::Reader]);
     let mut client = MachineServiceClient::new(node.connect_as(&alice).await);
@@ -62,7 +61,7 @@ async fn every_call_is_logged_with_who_from_where_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn what_changes_something_is_in_the_audit_log_and_what_only_reads_is_not() {
+async fn mutating_calls_are_audited_and_reads_are_not() {
     let node = TestNode::start();
     let mut follow = MachineServiceClient::new(node.connect_locally().await)
         .logs(LogsRequest {
@@ -300,7 +299,7 @@ fn on_disk_it_is_a_plain_log_that_other_tools_read() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_abandoned_while_it_is_worked_on_leaves_its_line_too() {
+async fn a_cancelled_call_is_logged_too() {
     const CALLS: usize = 50;
     let node = TestNode::start();
     let mut reader = MachineServiceClient::new(node.connect_locally().await);

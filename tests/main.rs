@@ -1,5 +1,5 @@
-//! End to end tests: each starts a real node in a directory of its own and talks to it through
-//! its public doors: the API over mTLS or the unix socket, and the command line.
+//! End-to-end tests: each starts a real node in a directory of its own and talks to it through the
+//! API, over mTLS or the unix socket, and the command line.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,7 +1,6 @@
 //! `Memory` and `mainstay free`.
 
 use mainstay_api::os::os_service_client::OsServiceClient;
-
 use mainstay_testkit::TestNode;
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! `Mounts` and `mainstay df`.
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-
 use mainstay_testkit::TestNode;
 
 #[tokio::test]
@@ -19,6 +18,11 @@ async fn mounts_come_in_the_kernel_s_order_with_bytes() {
         .collect();
     let told: Vec<&str> = stats.iter().map(|stat| stat.mounted_on.as_str()).collect();
     assert!(kernel.iter().all(|target| told.contains(target)));
+    let in_both = |all: &[&str], other: &[&str]| -> Vec<String> {
+        let both = all.iter().filter(|target| other.contains(target));
+        both.map(|target| (*target).to_owned()).collect()
+    };
+    assert_eq!(in_both(&told, &kernel), in_both(&kernel, &told));
     let root = stats.iter().find(|stat| stat.mounted_on == "/").unwrap();
     let statvfs = rustix::fs::statvfs("/").unwrap();
     assert_eq!(root.size, statvfs.f_blocks * statvfs.f_frsize);

@@ -8,10 +8,9 @@ use mainstay_api::machine::connect_record::State;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::netstat_request::{Feature, Filter, L4proto, NetNs};
 use mainstay_api::machine::{ConnectRecord, NetstatRequest};
+use mainstay_testkit::{NamespaceHolder, PrivateMounts, TestNode, require, soon};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tonic::{Code, Status};
-
-use mainstay_testkit::{NamespaceHolder, PrivateMounts, TestNode, require, soon};
 
 async fn netstat(node: &TestNode, request: NetstatRequest) -> Result<Vec<ConnectRecord>, Status> {
     let mut machine = MachineServiceClient::new(node.connect().await);
@@ -86,7 +85,7 @@ async fn listeners_and_connections_have_their_addresses_states_and_owners() {
 }
 
 #[tokio::test]
-async fn what_waits_in_a_queue_is_told_in_bytes() {
+async fn queue_lengths_are_in_bytes() {
     use std::io::Write;
     let node = TestNode::start();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -3,13 +3,12 @@
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::v1alpha::GetInfoRequest;
 use mainstay_api::v1alpha::public_api_client::PublicApiClient;
+use mainstay_testkit::TestNode;
 use tonic::Code;
 use tonic::transport::Endpoint;
 
-use mainstay_testkit::TestNode;
-
 #[tokio::test]
-async fn info_tells_the_versions_and_directories_the_node_really_has() {
+async fn info_reports_the_versions_and_directories_of_the_node() {
     let node = TestNode::start();
     let mut pods = PublicApiClient::new(node.connect().await);
     let info = pods

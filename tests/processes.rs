@@ -5,7 +5,6 @@ use std::time::Duration;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::os::ProcessInfo;
 use mainstay_api::os::os_service_client::OsServiceClient;
-
 use mainstay_testkit::TestNode;
 
 async fn processes(node: &TestNode) -> Vec<ProcessInfo> {
@@ -55,7 +54,7 @@ fn cpu_time_of(pid: u32) -> Duration {
 }
 
 #[tokio::test]
-async fn later_clients_find_it_under_the_machine_service() {
+async fn the_machine_service_lists_processes_too() {
     let node = TestNode::start();
     let mut machine = MachineServiceClient::new(node.connect().await);
     let answer = machine.processes(()).await.unwrap().into_inner();

@@ -1,7 +1,6 @@
 //! The readings later clients know, against the kernel's own files.
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-
 use mainstay_testkit::TestNode;
 
 fn kernel(file: &str) -> String {

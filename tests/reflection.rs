@@ -1,13 +1,12 @@
-//! What reflection tells is what is served.
+//! Reflection lists exactly the services that are served.
 
 use std::collections::BTreeSet;
 
 use futures_util::StreamExt;
+use mainstay_testkit::TestNode;
 use prost::Message;
 use prost_types::{FileDescriptorSet, ServiceDescriptorProto};
 use tonic_reflection::pb::{v1, v1alpha};
-
-use mainstay_testkit::TestNode;
 
 /// Every service of the contract, with or without rpcs, and the standard ones beside them.
 pub fn services() -> BTreeSet<String> {

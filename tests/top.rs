@@ -4,9 +4,8 @@ use std::io::Read;
 use std::process::Command;
 
 use mainstay_identity::ClientConfig;
-use rustix::process::{Pid, Signal, kill_process};
-
 use mainstay_testkit::{OnTerminal, TestFleet, TestNode, binary, dead_address, wait_for_exit};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The command as root has it, on a terminal that knows colours.
 fn top(node: &TestNode, args: &[&str]) -> Command {
@@ -107,7 +106,7 @@ fn the_terminal_may_change_its_size() {
 }
 
 #[test]
-fn the_terminal_is_given_back_whatever_ends_it() {
+fn the_terminal_is_restored_after_every_kind_of_exit() {
     let node = TestNode::start();
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let mut top = OnTerminal::run(&top(&node, &[]), 80, 24);
@@ -254,7 +253,7 @@ fn bad_usage_and_nodes_that_are_not_there_end_it_at_once() {
 }
 
 #[test]
-fn who_may_not_look_is_told_so() {
+fn top_without_permission_is_refused_with_the_reason() {
     let node = TestNode::start();
     let path = node.state().join("client.yaml");
     let mut config = ClientConfig::load(&path).unwrap();

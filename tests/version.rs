@@ -1,7 +1,6 @@
 //! `Version`, over every door.
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-
 use mainstay_testkit::TestNode;
 
 #[tokio::test]

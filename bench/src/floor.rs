@@ -1,6 +1,6 @@
 //! The floor: the least a gRPC server over mutual TLS can do, with the same libraries, TLS
-//! configuration and certificates as the node. It has no router, asks nobody who they are, writes
-//! no log, and always answers the same.
+//! configuration and certificates as the node. It has no router, no authorizer and no log, and its
+//! response is a constant.
 
 use std::convert::Infallible;
 use std::fs;
@@ -93,7 +93,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor) {
     }
 }
 
-/// What the generated server hands its codec, for the one method there is.
+/// The one method, as the generated server hands it to the codec.
 struct Constant;
 
 impl UnaryService<()> for Constant {

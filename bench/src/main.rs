@@ -1,8 +1,8 @@
-//! `mainstay-bench`: how fast and how small the node is, against the real floor or peer.
+//! `mainstay-bench` measures speed and size of the node against the real floor or peer.
 //!
-//! Whatever is compared runs in turns within one run, so that a noisy machine disturbs both sides
-//! alike. The targets are printed with whether they were met; a missed one is no failure of the
-//! program, and nothing here is ever an assertion in a test.
+//! Both sides of a comparison run in turns within one run, so that a noisy machine disturbs both
+//! alike. Each target is printed as met or missed; a missed one is no failure of the program, and
+//! no test asserts a time.
 
 mod benches;
 mod cells;
@@ -29,19 +29,19 @@ use benches::{Bench, Setup};
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
-    /// What to measure [default: everything]
+    /// Benchmarks to run [default: all]
     #[arg(value_enum)]
     benches: Vec<Bench>,
 
-    /// A short run: to see that it works, not for figures to keep
+    /// Run briefly, to see that it works; the figures are not representative
     #[arg(long)]
     quick: bool,
 
-    /// The program to measure [default: mainstay beside this program]
+    /// Binary to measure [default: mainstay beside this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 
-    /// Where the figures are kept as JSON [default: results in the folder of this crate]
+    /// Directory for the results as JSON [default: results in the folder of this crate]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
 
@@ -85,7 +85,7 @@ fn run(cli: Cli) -> Result<()> {
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
         );
-        // Giving up the work drops the processes it has started, which stops them.
+        // Dropping the work drops the processes it has started, which kills them.
         tokio::select! {
             done = work(cli) => done,
             _ = term.recv() => anyhow::bail!("stopped by SIGTERM"),
@@ -118,7 +118,7 @@ async fn work(cli: Cli) -> Result<()> {
         let report = bench
             .run(&setup)
             .await
-            .with_context(|| format!("the benchmark {bench} could not be run"))?;
+            .with_context(|| format!("cannot run benchmark {bench}"))?;
         let kept = report.keep(&results, setup.quick)?;
         write!(std::io::stdout(), "{report}  {}\n\n", kept.display())?;
     }
@@ -129,13 +129,13 @@ fn binary_beside_this() -> Result<PathBuf> {
     let binary = std::env::current_exe()?.with_file_name("mainstay");
     anyhow::ensure!(
         binary.exists(),
-        "{} is missing; build it with cargo build --release -p mainstay, or name one with --binary",
+        "{} does not exist; build it with cargo build --release -p mainstay, or name one with --binary",
         binary.display()
     );
     Ok(binary)
 }
 
-/// Cargo says where the crate is when it runs the program; otherwise it is run from the root.
+/// Cargo sets the directory of the crate; without cargo the program is run from the root.
 fn default_results() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from("bench"), PathBuf::from)

@@ -1,4 +1,4 @@
-//! Other programs that do the same, and what it takes them.
+//! Peers: other programs that do the same work, and their times.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -9,32 +9,32 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// As much as a pipe holds by default.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a program printed, and when.
+/// Size and timing of the output of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Printed {
     pub bytes: u64,
     pub lines: u64,
-    /// From making the process to its end.
+    /// From spawn to exit.
     pub took: Duration,
-    /// From the first that it printed to its end.
+    /// From the first byte to exit.
     pub after_first: Duration,
 }
 
-/// Runs it to its end, on a thread of its own.
+/// Runs a command until it exits, on a thread of its own.
 pub async fn printed(command: Command) -> Result<Printed> {
     tokio::task::spawn_blocking(move || run(command)).await?
 }
 
-/// Runs one that prints nothing, right here: from making the process to its end.
+/// Runs a command that prints nothing on this thread, and returns the time from spawn to exit.
 pub fn ended(mut command: Command) -> Result<Duration> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let began = Instant::now();
     let status = command
         .status()
-        .with_context(|| format!("{name} cannot be run"))?;
+        .with_context(|| format!("cannot run {name}"))?;
     let took = began.elapsed();
-    ensure!(status.success(), "{name} ended with {status}");
+    ensure!(status.success(), "{name}: {status}");
     Ok(took)
 }
 
@@ -44,7 +44,7 @@ fn run(mut command: Command) -> Result<Printed> {
     let began = Instant::now();
     let mut child = command
         .spawn()
-        .with_context(|| format!("{name} cannot be run"))?;
+        .with_context(|| format!("cannot run {name}"))?;
     let Some(mut output) = child.stdout.take() else {
         bail!("{name} has no output");
     };
@@ -61,7 +61,7 @@ fn run(mut command: Command) -> Result<Printed> {
     }
     let status = child.wait()?;
     let took = began.elapsed();
-    ensure!(status.success(), "{name} ended with {status}");
+    ensure!(status.success(), "{name}: {status}");
     Ok(Printed {
         bytes,
         lines,

@@ -1,4 +1,4 @@
-//! What a benchmark found: a table for people, JSON for machines.
+//! The results of a benchmark: a table for people, JSON for machines.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub struct Report {
     name: &'static str,
-    /// What was measured, and how, in a line.
+    /// One line on what was measured, and how.
     about: String,
     figures: Vec<Figure>,
     comparisons: Vec<Comparison>,
@@ -41,7 +41,7 @@ pub enum Target {
     AtLeast(f64),
 }
 
-/// The file's content: the report, and under what circumstances it came about.
+/// The content of the file: the report and the circumstances of the run.
 #[derive(Serialize)]
 struct Kept<'a> {
     #[serde(flatten)]
@@ -49,7 +49,7 @@ struct Kept<'a> {
     quick: bool,
     cores: usize,
     kernel: String,
-    /// Of the last minute; well above what the benchmark itself takes, others disturbed it.
+    /// Of the last minute. Well above what the benchmark itself needs, something disturbed it.
     load_average: f64,
 }
 
@@ -72,7 +72,7 @@ impl Report {
         });
     }
 
-    /// How many times the other the first is.
+    /// A value of the first as a multiple of the other's.
     pub fn ratio(&mut self, what: &str, value: f64, target: Option<Target>) {
         self.compare(what, value, "×", target);
     }
@@ -101,7 +101,7 @@ impl Report {
         let json = serde_json::to_vec_pretty(&kept)?;
         fs::create_dir_all(folder)
             .and_then(|()| fs::write(&path, json))
-            .with_context(|| format!("the results cannot be written to {}", path.display()))?;
+            .with_context(|| format!("cannot write the results to {}", path.display()))?;
         Ok(path)
     }
 
@@ -115,7 +115,7 @@ impl Report {
         measures
     }
 
-    /// One row a subject, one column a measure.
+    /// One row per subject, one column per measure.
     fn rows(&self) -> Vec<Vec<String>> {
         let measures = self.measures();
         let mut rows: Vec<Vec<String>> = Vec::new();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_row_a_subject_and_says_what_was_met() {
+    fn the_table_has_a_row_per_subject_and_shows_which_targets_are_met() {
         let expected = "\
 speed: calls in turns
          p50 µs  calls/s
@@ -235,13 +235,13 @@ speed: calls in turns
     }
 
     #[test]
-    fn what_could_not_be_measured_meets_no_target() {
+    fn a_value_that_is_not_a_number_meets_no_target() {
         assert!(!Target::AtMost(1.0).is_met_by(f64::NAN));
         assert!(!Target::AtLeast(1.0).is_met_by(f64::NAN));
     }
 
     #[test]
-    fn the_file_holds_the_figures_and_the_verdict() {
+    fn the_file_holds_figures_and_met_targets() {
         let folder = tempfile::tempdir().unwrap();
         let path = report().keep(folder.path(), true).unwrap();
         assert!(path.ends_with("speed.json"));

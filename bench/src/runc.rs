@@ -1,4 +1,4 @@
-//! runc on a bundle of our own: the specification it makes itself, with another program.
+//! runc on a bundle of our own: the output of `runc spec`, with another program.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -25,8 +25,8 @@ impl Runc {
             .current_dir(&bundle)
             .stdin(Stdio::null())
             .status()
-            .context("runc is missing; scripts/setup-bench installs it")?;
-        ensure!(made.success(), "runc spec ended with {made}");
+            .context("cannot run runc; scripts/setup-bench installs it")?;
+        ensure!(made.success(), "runc spec: {made}");
         let path = bundle.join("config.json");
         let mut spec: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
         spec["process"]["terminal"] = json!(false);
@@ -36,7 +36,7 @@ impl Runc {
         Ok(runc)
     }
 
-    /// From nothing to the end of the program, and of the container.
+    /// A command that runs a container from its creation to its removal.
     pub fn run(&self, id: &str) -> Command {
         let mut command = Command::new("runc");
         command

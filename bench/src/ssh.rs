@@ -1,7 +1,7 @@
-//! An SSH server of our own: on a loopback port, with keys made for the run, gone with it.
+//! An SSH server on a loopback port, with keys generated for the run.
 //!
-//! There is no daemon: whoever connects gets a process of their own, as from inetd, which ends with
-//! the connection.
+//! There is no daemon: each connection gets a process of its own, as from inetd, which exits with
+//! it.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-/// By its whole path: it starts itself again for each connection and insists on that.
+/// By its absolute path: it re-executes itself for each connection and insists on that.
 const SSHD: &str = "/usr/sbin/sshd";
-/// Where it locks up the part of itself that talks to strangers.
+/// The chroot of its unprivileged process.
 const EMPTY_DIRECTORY: &str = "/run/sshd";
 
 #[derive(Debug)]
@@ -26,10 +26,10 @@ impl Ssh {
     pub fn start() -> Result<Self> {
         ensure!(
             Path::new(SSHD).exists(),
-            "{SSHD} is missing; scripts/setup-bench installs it and keeps it from serving"
+            "{SSHD} does not exist; scripts/setup-bench installs it without starting its service"
         );
         std::fs::create_dir_all(EMPTY_DIRECTORY)
-            .with_context(|| format!("{EMPTY_DIRECTORY} cannot be made; run this as root"))?;
+            .with_context(|| format!("cannot create {EMPTY_DIRECTORY}; run this as root"))?;
         let dir = TempDir::with_prefix("mainstay-bench-ssh-")?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
@@ -53,12 +53,12 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// Runs something on the other side, as a user would who has just installed it.
+    /// Runs a remote command with the default settings.
     pub fn command(&self, remote: &str) -> Command {
         self.with(&[], remote)
     }
 
-    /// The same with the cipher that this kind of processor is fastest with.
+    /// Uses the cipher that this kind of CPU is fastest with.
     pub fn fastest(&self, remote: &str) -> Command {
         self.with(&["-c", "aes128-gcm@openssh.com"], remote)
     }
@@ -90,8 +90,8 @@ impl Ssh {
             .arg(self.path(name))
             .stdin(Stdio::null())
             .status()
-            .context("ssh-keygen cannot be run")?;
-        ensure!(made.success(), "ssh-keygen ended with {made}");
+            .context("cannot run ssh-keygen")?;
+        ensure!(made.success(), "ssh-keygen: {made}");
         Ok(())
     }
 
@@ -114,7 +114,7 @@ fn serve(stream: TcpStream, config: &Path) -> Result<()> {
         .stdin(socket.try_clone()?)
         .stdout(socket)
         .spawn()
-        .context("sshd cannot be run")?;
+        .context("cannot run sshd")?;
     std::thread::spawn(move || child.wait());
     Ok(())
 }

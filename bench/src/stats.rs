@@ -1,8 +1,8 @@
-//! Figures out of many samples.
+//! Percentiles and medians of samples.
 
 use std::time::Duration;
 
-/// Times of many runs of the same thing.
+/// Durations of repeated runs.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<Duration>);
 
@@ -25,7 +25,7 @@ impl Samples {
     }
 }
 
-/// The middle one of a few rates; rounds disturbed by something else fall to the sides.
+/// The median of a few rates, which a disturbed round does not move.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_not_a_number() {
+    fn no_samples_give_nan() {
         assert!(samples([]).percentile_us(50).is_nan());
         assert!(median(Vec::new()).is_nan());
     }

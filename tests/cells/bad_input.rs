@@ -17,7 +17,7 @@ use super::cell_node::CellNode;
 use crate::hostile::assert_unharmed;
 
 /// No message needs more, whatever was sent.
-const LONGEST_MESSAGE: usize = 1000;
+const MAX_MESSAGE_BYTES: usize = 1000;
 
 #[track_caller]
 fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, codes: &[Code], what: &str) {
@@ -26,7 +26,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, codes: &[Code], what: 
     assert!(codes.contains(&status.code()), "{what}: {status}");
     let message = status.message();
     assert!(
-        !message.is_empty() && message.len() < LONGEST_MESSAGE,
+        !message.is_empty() && message.len() < MAX_MESSAGE_BYTES,
         "{what}: {status}"
     );
 }
@@ -74,7 +74,7 @@ fn limits(change: impl FnOnce(&mut CellLimits)) -> AllocateCellRequest {
 }
 
 #[tokio::test]
-async fn allocate_refuses_what_is_no_cell() {
+async fn allocate_refuses_invalid_cells() {
     let test = CellNode::start("bad-allocate");
     let mut cells = test.cells().await;
     let missing = AllocateCellRequest { cell: None };
@@ -190,7 +190,7 @@ fn an_executable(change: impl FnOnce(&mut Executable)) -> StartCellRequest {
 }
 
 #[tokio::test]
-async fn start_refuses_what_cannot_run() {
+async fn start_refuses_invalid_executables() {
     let test = CellNode::start("bad-start");
     test.allocate("a", &[]).await;
     let mut cells = test.cells().await;
@@ -315,7 +315,7 @@ async fn start_refuses_what_cannot_run() {
 }
 
 #[tokio::test]
-async fn stop_free_and_list_refuse_what_they_cannot_mean() {
+async fn stop_free_and_list_refuse_invalid_names() {
     let test = CellNode::start("bad-stop");
     test.allocate("a", &[]).await;
     let pid = test.start_in("a", "x", "sleep 1000").await;
@@ -396,7 +396,7 @@ async fn stop_free_and_list_refuse_what_they_cannot_mean() {
 }
 
 #[tokio::test]
-async fn later_clients_are_refused_alike() {
+async fn the_aurae_service_refuses_alike() {
     let test = CellNode::start("bad-later");
     let mut cells = LaterCells::new(test.node.connect_locally().await);
     let allocate = |change: &dyn Fn(&mut later::Cell)| {
@@ -471,7 +471,7 @@ async fn later_clients_are_refused_alike() {
 }
 
 #[tokio::test]
-async fn output_of_no_process_of_ours_is_refused() {
+async fn output_of_a_foreign_process_is_refused() {
     let test = CellNode::start("bad-observe");
     test.allocate("a", &[]).await;
     let ours = test.start_in("a", "x", "sleep 1000").await;

@@ -6,10 +6,9 @@ use std::process::{Child, ChildStdout};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::{TestFleet, TestNode, WAIT_TIMEOUT, wait_for_exit};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-use mainstay_testkit::{TestFleet, TestNode, WAIT_TIMEOUT, wait_for_exit};
 
 /// A node whose cells are freed before it goes, whatever happens: they would outlive it.
 struct NodeOfCells(TestNode);
@@ -99,7 +98,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_program_runs_as_if_it_ran_here() {
+fn run_passes_output_and_exit_code_through() {
     let node = NodeOfCells::start();
     let ran = node
         .cli()
@@ -134,7 +133,7 @@ fn much_output_comes_whole_and_in_order() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_told_as_a_shell_does() {
+fn a_program_that_cannot_be_executed_exits_like_in_a_shell() {
     let node = NodeOfCells::start();
     let said = node.cli().run(["run", "--", "no-such-program"]).failed(127);
     assert!(said.contains("no-such-program"), "{said}");
@@ -144,14 +143,14 @@ fn what_cannot_be_executed_is_told_as_a_shell_does() {
 }
 
 #[test]
-fn an_end_by_a_signal_is_told_as_a_shell_does() {
+fn death_by_signal_exits_like_in_a_shell() {
     let node = NodeOfCells::start();
     let ran = node.cli().run(["run", "--", "sh", "-c", "kill -9 $$"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (137, ""));
 }
 
 #[test]
-fn an_end_for_want_of_memory_is_said() {
+fn an_oom_kill_is_reported() {
     let node = NodeOfCells::start();
     let ran = node
         .cli()
@@ -183,8 +182,8 @@ fn signals_go_to_the_program_and_its_code_comes_back() {
 }
 
 #[test]
-fn a_second_interrupt_kills_what_did_not_heed_the_first() {
-    /// What the node gives it otherwise.
+fn a_second_interrupt_kills_a_program_that_ignored_the_first() {
+    /// The default grace of the node.
     const GRACE: Duration = Duration::from_secs(10);
     let node = NodeOfCells::start();
     let script = "trap 'echo still' INT; echo ready; while :; do sleep 0.1; done";
@@ -213,7 +212,7 @@ fn a_reader_that_goes_away_ends_the_program_and_its_cell() {
 }
 
 #[test]
-fn a_node_that_is_lost_is_told_with_what_is_left_on_it() {
+fn a_lost_node_is_reported_with_the_cell_left_on_it() {
     let mut node = TestNode::start();
     let running = Running::start(&node, "echo ready; exec sleep 60");
     running.wait_for("ready");
@@ -228,7 +227,7 @@ fn a_node_that_is_lost_is_told_with_what_is_left_on_it() {
 }
 
 #[test]
-fn nobody_has_to_wait_for_a_reader_that_does_not_read() {
+fn an_unread_pipe_does_not_block_the_interrupt() {
     let node = NodeOfCells::start();
     let mut child = node.cli().spawn(["run", "--", "yes"]);
     // It goes on writing, and nobody goes on reading.
@@ -247,7 +246,7 @@ fn nobody_has_to_wait_for_a_reader_that_does_not_read() {
 }
 
 #[test]
-fn a_cell_that_was_there_is_run_in_and_stays() {
+fn run_in_an_existing_cell_keeps_it() {
     let node = NodeOfCells::start();
     node.cli().run(["cell", "allocate", "web"]).ok();
     let inside = [

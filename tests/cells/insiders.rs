@@ -1,9 +1,9 @@
 //! Processes of cells that ask the node for its power.
 
 use mainstay_api::runtime::{ExecutableState, Namespace};
+use mainstay_testkit::binary;
 
 use super::cell_node::CellNode;
-use mainstay_testkit::binary;
 
 #[tokio::test]
 async fn root_in_a_cell_has_no_role_even_where_it_finds_the_socket() {

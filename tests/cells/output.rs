@@ -22,7 +22,7 @@ async fn a_million_lines_come_complete_and_in_order() {
 }
 
 #[tokio::test]
-async fn runs_of_one_name_are_told_apart_by_their_processes() {
+async fn runs_of_one_executable_are_distinguished_by_pid() {
     let test = CellNode::start("runs");
     test.allocate("a", &[]).await;
     let mut pids = Vec::new();
@@ -49,7 +49,7 @@ async fn runs_of_one_name_are_told_apart_by_their_processes() {
 }
 
 #[tokio::test]
-async fn a_line_that_fits_into_no_message_comes_in_parts() {
+async fn a_line_larger_than_a_message_is_split() {
     const BYTES: usize = 10 << 20;
     let test = CellNode::start("long-line");
     test.allocate("a", &[]).await;

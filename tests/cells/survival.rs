@@ -7,9 +7,9 @@ use mainstay_api::event;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{EventsRequest, ServiceStateEvent};
 use mainstay_api::runtime::ExecutableState;
+use mainstay_testkit::{TestNode, binary, soon};
 
 use super::cell_node::CellNode;
-use mainstay_testkit::{TestNode, soon};
 
 pub(super) const COUNTER: &str = "sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done'";
 
@@ -56,7 +56,7 @@ pub(super) fn waits_for(pipe: &Path, code: i32) -> String {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_finds_everything_again() {
+async fn a_killed_daemon_adopts_everything_on_restart() {
     let test = CellNode::start("killed");
     let pipe = test.node.scratch().join("go");
     test.allocate("web", &[]).await;
@@ -92,6 +92,22 @@ async fn a_daemon_that_is_killed_finds_everything_again() {
         published(&test.node, "web/counter").await,
         [format!("started with pid {counter}")]
     );
+    test.finish().await;
+}
+
+#[tokio::test]
+async fn a_daemon_starts_cells_after_its_binary_was_removed() {
+    let builder = TestNode::builder();
+    let program = builder.scratch().join("mainstay");
+    fs::copy(binary(), &program).unwrap();
+    let test = CellNode::start_as("removed", builder.program(&program));
+    fs::remove_file(&program).unwrap();
+    // The zygote is started with the first executable.
+    for cell in ["first", "second"] {
+        test.allocate(cell, &[]).await;
+        let pid = test.start_in(cell, "says", "echo here").await;
+        assert_eq!(test.output(pid, 0).await[0].line, "here");
+    }
     test.finish().await;
 }
 

@@ -3,8 +3,9 @@
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-use super::{filters, hostname};
 use mainstay_testkit::{Cli, OnTerminal, TestFleet, TestNode, binary};
+
+use super::{filters, hostname};
 
 /// Runs a command that must fail; returns its exit code and stderr.
 #[track_caller]

@@ -1,9 +1,9 @@
 //! Snapshots of the output of the command: tables, messages and errors, from real nodes.
 
+use mainstay_testkit::TestNode;
+
 mod errors;
 mod tables;
-
-use mainstay_testkit::TestNode;
 
 /// Binds filters for everything that differs between runs and machines.
 fn filters(node: &TestNode) -> insta::internals::SettingsBindDropGuard {

@@ -1,7 +1,8 @@
 //! Tables and messages of successful commands.
 
-use super::{filters, header_and_rows_with, hostname, without_numbers};
 use mainstay_testkit::TestNode;
+
+use super::{filters, header_and_rows_with, hostname, without_numbers};
 
 #[test]
 fn tables_of_the_machine_match_their_snapshots() {

@@ -1,10 +1,10 @@
 //! No runtime, one that went away, one that hangs; and callers who ask for nonsense.
 
-use mainstay_testkit::require;
 use std::time::{Duration, Instant};
 
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_testkit::require;
 use tonic::Code;
 
 use super::*;
@@ -79,7 +79,7 @@ async fn a_runtime_may_go_and_come_back() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_never_answers_is_given_up() {
+async fn a_runtime_that_never_answers_times_out() {
     let scratch = tempfile::tempdir().unwrap();
     let socket = scratch.path().join("hung.sock");
     // Connections are taken up by the kernel, and nobody ever reads them.
@@ -106,7 +106,7 @@ async fn a_runtime_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_speaks_something_else_is_told_apart_from_what_is_gone() {
+async fn a_socket_of_another_protocol_is_distinguished_from_a_missing_one() {
     let other = TestNode::start();
     let config = format!("[containers]\ncri = {:?}\n", other.socket());
     let node = TestNode::builder().config(&config).start();
@@ -153,7 +153,7 @@ async fn another_socket_is_used_from_the_reload_on() {
 }
 
 #[tokio::test]
-async fn nonsense_is_refused_before_anybody_is_asked() {
+async fn invalid_requests_are_refused_before_the_runtime_is_called() {
     let node = TestNode::builder()
         .config("[containers]\ncontainerd = '/nonexistent/containerd.sock'\n")
         .start();

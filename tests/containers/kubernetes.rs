@@ -101,7 +101,7 @@ async fn pods_are_measured_and_stopped_for_their_kubelet() {
         let ids: Vec<&str> = stats.iter().map(|stat| stat.id.as_str()).collect();
         assert_eq!(ids, ["shop/cart-0", "shop/cart-0:app", "shop/cart-0:side"]);
         let memory = |at: usize| stats[at].memory_usage;
-        // Tmpfs in a pod is shared, and charged to whoever wrote first.
+        // A tmpfs in a pod is shared, and charged to the container that wrote first.
         assert!(
             (HELD_BYTES..HELD_BYTES + (8 << 20)).contains(&memory(1)),
             "{stats:?}"

@@ -246,7 +246,7 @@ async fn plain_containers_have_a_log_when_it_goes_to_a_file() {
         assert!(status.message().contains(words), "{status}");
     }
 
-    // Whoever may read logs is not led to other files.
+    // The permission to read logs gives no access to other files.
     let log = pod.log_file("app", 0);
     std::fs::remove_file(&log).unwrap();
     let gone = read(&channel, of("shop/cart-0:app")).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What other runtimes run: against a real containerd with its CRI plugin.
+//! Containers of other runtimes: against a real containerd with its CRI plugin.
 
 mod absent;
 mod kubernetes;
@@ -8,10 +8,9 @@ mod plain;
 use mainstay_api::common::ContainerDriver;
 use mainstay_api::os::os_service_client::OsServiceClient;
 use mainstay_api::os::{ContainerInfo, ContainersRequest, RestartRequest, Stat, StatsRequest};
+use mainstay_testkit::{TestContainerd, TestNode, soon};
 use tonic::Status;
 use tonic::transport::Channel;
-
-use mainstay_testkit::{TestContainerd, TestNode, soon};
 
 const CONTAINERD: ContainerDriver = ContainerDriver::Containerd;
 const CRI: ContainerDriver = ContainerDriver::Cri;

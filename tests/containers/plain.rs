@@ -281,7 +281,7 @@ async fn a_restarted_container_runs_again_as_another_process() {
 }
 
 #[tokio::test]
-async fn one_who_goes_away_does_not_leave_a_container_stopped() {
+async fn a_cancelled_restart_leaves_no_container_stopped() {
     require!(Containerd);
     let containerd = TestContainerd::start();
     let slow = "echo up; trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done";

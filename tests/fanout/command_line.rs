@@ -3,7 +3,7 @@
 use mainstay_testkit::{TestFleet, TestNetwork, TestNode, WAIT_TIMEOUT, dead_address, require};
 
 #[test]
-fn the_command_line_shows_whose_each_line_is_and_who_failed() {
+fn output_lines_carry_their_node_and_failed_nodes_are_named() {
     let mut fleet = TestFleet::start(3);
     let names = fleet.names();
     let list = fleet.list();

@@ -8,11 +8,10 @@ use mainstay_api::common::Metadata;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{EventsRequest, ListRequest, LogsRequest, ReadRequest};
 use mainstay_identity::{CertificateInfo, Role};
+use mainstay_testkit::{TestFleet, TestNode, dead_address, soon, to_nodes};
 use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
-
-use mainstay_testkit::{TestFleet, TestNode, dead_address, soon, to_nodes};
 
 async fn machine(node: &TestNode) -> MachineServiceClient<Channel> {
     MachineServiceClient::new(node.connect().await)
@@ -363,7 +362,7 @@ async fn proxyfrom_means_answer_here() {
 }
 
 #[tokio::test]
-async fn bad_names_are_refused_and_nobody_is_asked() {
+async fn bad_node_names_are_refused_and_no_node_is_called() {
     let node = TestNode::start();
     let mut machine = machine(&node).await;
     for bad in [
@@ -396,7 +395,7 @@ async fn a_thousand_names_fit_into_one_call() {
 }
 
 #[tokio::test]
-async fn forwarding_can_be_switched_off_while_the_node_runs() {
+async fn forwarding_can_be_disabled_by_a_reload() {
     let fleet = TestFleet::with_config(2, "[fleet]\nforwarding = false\n");
     let there = fleet.names()[1].clone();
     let mut machine = machine(&fleet.nodes[0]).await;
@@ -449,7 +448,7 @@ async fn peers_are_called_by_the_names_the_configuration_gives_them() {
 }
 
 #[tokio::test]
-async fn a_node_whose_certificate_is_revoked_is_not_believed_any_more() {
+async fn a_node_with_a_revoked_certificate_is_not_trusted() {
     let fleet = TestFleet::start(2);
     let there = fleet.names()[1].clone();
     let mut machine = machine(&fleet.nodes[0]).await;
@@ -469,7 +468,7 @@ async fn a_node_whose_certificate_is_revoked_is_not_believed_any_more() {
 }
 
 #[tokio::test]
-async fn a_node_of_another_authority_is_not_believed() {
+async fn a_node_of_another_ca_is_not_trusted() {
     let ours = TestNode::start();
     let stranger = TestNode::start();
     let mut machine = machine(&ours).await;

@@ -1,10 +1,11 @@
-//! Bytes that are not what the door expects: not TLS, not HTTP/2, not gRPC.
+//! Bytes that are not TLS, not HTTP/2, not gRPC.
 
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use mainstay_identity::tls;
+use mainstay_testkit::{TestNode, soon};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,12 +13,11 @@ use tokio_rustls::rustls::ClientConnection;
 use tonic::body::Body;
 use tower::{Service, ServiceExt};
 
-use super::{assert_unharmed, http2, noise};
-use mainstay_testkit::{TestNode, soon};
+use super::{ask_version, assert_unharmed, http2, noise, open_sockets};
 
 const HTTP1: &[u8] = b"GET / HTTP/1.1\r\nhost: node\r\nconnection: keep-alive\r\n\r\n";
 
-fn node_with_little_patience() -> TestNode {
+fn node_with_short_handshake_timeout() -> TestNode {
     TestNode::builder()
         .config("[limits]\nhandshake_timeout = '1s'\n")
         .start()
@@ -34,8 +34,8 @@ async fn until_ended(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u
 }
 
 #[tokio::test]
-async fn what_is_not_tls_is_ended() {
-    let node = node_with_little_patience();
+async fn connections_without_tls_are_closed() {
+    let node = node_with_short_handshake_timeout();
     let mut attacks: Vec<Vec<u8>> = (0..24).map(|seed| noise(seed, 1024)).collect();
     attacks.push(vec![0xff]);
     attacks.push(vec![0x16]);
@@ -53,17 +53,25 @@ async fn what_is_not_tls_is_ended() {
 }
 
 #[tokio::test]
-async fn connections_that_say_nothing_and_go_leave_nothing() {
-    let node = node_with_little_patience();
+async fn connections_closed_without_a_byte_leave_no_socket() {
+    let node = node_with_short_handshake_timeout();
+    assert_unharmed(&node).await;
+    let before = open_sockets(&node);
     for _ in 0..200 {
         drop(TcpStream::connect(node.listen()).await.unwrap());
     }
     assert_unharmed(&node).await;
+    soon("the sockets to be closed", async {
+        while open_sockets(&node) > before {
+            ask_version(node.connect_locally().await).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_handshake_that_stalls_is_ended_in_its_time() {
-    let node = node_with_little_patience();
+    let node = node_with_short_handshake_timeout();
     let config = tls::client_config(&node.ca(), None).unwrap();
     let name = ServerName::from(node.listen().ip());
     let mut hello = Vec::new();
@@ -88,7 +96,7 @@ async fn a_handshake_that_stalls_is_ended_in_its_time() {
 
 #[tokio::test]
 async fn http1_in_clear_is_answered_with_an_end() {
-    let node = node_with_little_patience();
+    let node = node_with_short_handshake_timeout();
     let stream = TcpStream::connect(node.listen()).await.unwrap();
     let began = Instant::now();
     until_ended(stream, HTTP1).await;
@@ -97,7 +105,7 @@ async fn http1_in_clear_is_answered_with_an_end() {
 }
 
 #[tokio::test]
-async fn what_is_not_http2_inside_tls_is_ended() {
+async fn connections_without_http2_are_closed() {
     let node = TestNode::start();
     let mut attacks = vec![HTTP1.to_vec()];
     for seed in 0..16 {
@@ -117,7 +125,7 @@ async fn what_is_not_http2_inside_tls_is_ended() {
 }
 
 #[tokio::test]
-async fn http2_that_is_not_grpc_is_told_so() {
+async fn http2_without_grpc_gets_a_clear_status() {
     let node = TestNode::start();
     let mut channel = node.connect().await;
     for (method, kind) in [

@@ -7,9 +7,9 @@ use mainstay_identity::{
     Authority, ClientConfig, ClientSpec, Context, NodeNames, PrivateKeyPem, Role,
 };
 use mainstay_records::write_durable;
+use mainstay_testkit::TestNode;
 
 use super::assert_unharmed;
-use mainstay_testkit::TestNode;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -169,7 +169,7 @@ fn client_of(authority: &Authority, endpoint: String, at: jiff::Timestamp) -> Cl
 }
 
 #[tokio::test]
-async fn a_client_certificate_that_is_not_valid_yet_is_told_so() {
+async fn a_client_certificate_not_yet_valid_is_refused_with_the_reason() {
     let node = TestNode::start();
     let endpoint = node.listen().to_string();
     let early = client_of(&node.authority(), endpoint, tomorrow());
@@ -213,7 +213,7 @@ async fn a_node_certificate_that_is_not_valid_yet_is_replaced() {
 
 /// Some clients check the dates of the authority too, so the node must say so, not just start.
 #[test]
-fn an_authority_that_is_not_valid_yet_is_told() {
+fn a_ca_not_yet_valid_is_reported() {
     let builder = TestNode::builder();
     let pki = builder.state().join("pki");
     std::fs::create_dir_all(&pki).unwrap();
@@ -221,7 +221,7 @@ fn an_authority_that_is_not_valid_yet_is_told() {
     std::fs::write(pki.join("ca.crt"), authority.certificate()).unwrap();
     write_key(&pki.join("ca.key"), &authority.key());
     let node = builder.start();
-    // The local door needs no certificate, so the log can be read.
+    // The unix socket needs no certificate, so the log can be read.
     let socket = format!("unix:{}", node.socket().display());
     let log = node.cli().run(["logs", "mainstay", "-e", &socket]).ok();
     assert!(

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainstay_identity::{ClientConfig, PkiDir, tls::ServerTls};
+use mainstay_testkit::{Cli, TestNode};
 use tokio_rustls::rustls::{ServerConnection, StreamOwned};
 
 use super::noise;
-use mainstay_testkit::{Cli, TestNode};
 
-/// What an error may be at most, whatever it is about.
-const MOST_SAID: usize = 4096;
+/// The bound of every error message.
+const MAX_STDERR_BYTES: usize = 4096;
 
 /// One error of one line that a person can read.
 #[track_caller]
@@ -26,7 +26,7 @@ fn assert_plain_error(said: &str) {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(!said.contains("panicked"), "{said}");
     let length = said.len();
-    assert!(length < MOST_SAID, "{length} bytes were said");
+    assert!(length < MAX_STDERR_BYTES, "{length} bytes were said");
 }
 
 fn alone() -> (tempfile::TempDir, impl Fn() -> Cli) {
@@ -61,7 +61,7 @@ fn a_huge_argument_is_an_error() {
 }
 
 #[test]
-fn an_argument_that_is_no_text_is_an_error() {
+fn an_argument_that_is_not_utf8_is_an_error() {
     let node = TestNode::start();
     let bad = || OsString::from_vec(b"\xff\xfe/\x80".to_vec());
     for before in [
@@ -94,7 +94,7 @@ fn write_secret(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn a_client_configuration_that_cannot_be_meant_is_refused() {
+fn an_invalid_client_configuration_is_refused() {
     let (home, cli) = alone();
     let path = home.path().join("client.yaml");
     let bomb: String = (1..20)
@@ -163,7 +163,7 @@ fn listen_with(treat: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
     address
 }
 
-/// Asks whoever is at `endpoint`; what was said, the code, and that it took no longer than asked.
+/// Calls `endpoint`, asserts that the timeout holds, and returns standard error and exit code.
 fn ask(node: &TestNode, endpoint: &str) -> (String, i32) {
     directed(node, endpoint);
     let began = Instant::now();
@@ -187,7 +187,7 @@ fn swallow(mut stream: impl Read) {
 }
 
 #[test]
-fn a_node_that_accepts_and_never_answers_is_given_up() {
+fn a_node_that_never_answers_times_out() {
     let node = TestNode::start();
     let (said, code) = ask(&node, &listen_with(swallow));
     assert!(matches!(code, 3 | 9), "{code}: {said}");
@@ -211,7 +211,7 @@ fn a_node_that_accepts_and_never_answers_is_given_up() {
 }
 
 #[test]
-fn a_node_that_talks_nonsense_is_an_error_in_plain_words() {
+fn a_node_of_another_protocol_is_a_clear_error() {
     let node = TestNode::start();
     let shouting = |words: &'static [u8]| {
         listen_with(move |mut stream| {
@@ -244,7 +244,7 @@ fn a_node_that_hangs_up_at_once_is_unreachable() {
 type Treatment = fn(UnixStream);
 
 #[test]
-fn a_socket_that_is_no_node_is_an_error_in_plain_words() {
+fn a_socket_that_is_no_node_is_a_clear_error() {
     let (home, cli) = alone();
     let treatments: [(&str, Treatment, &[i32]); 3] = [
         ("mute", |stream| swallow(stream), &[3, 9]),

@@ -6,13 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use super::noise;
 use mainstay_testkit::{TestNode, binary};
 
-/// What a refusal may be at most, whatever it is about.
-const MOST_SAID: usize = 4096;
+use super::noise;
 
-/// What a node says to the configuration file that `make` has prepared.
+/// The bound of every error message.
+const MAX_STDERR_BYTES: usize = 4096;
+
+/// The error of a node that refuses the configuration file prepared by `make`.
 fn refusal(make: impl FnOnce(&Path)) -> String {
     // The port is taken, so a node that bound it before it had read everything would fail
     // otherwise and with another code.
@@ -28,7 +29,7 @@ fn refusal(make: impl FnOnce(&Path)) -> String {
         .arg(taken.local_addr().unwrap().to_string());
     let (said, code) = builder.refused();
     let length = said.len();
-    assert!(length < MOST_SAID, "{length} bytes were said");
+    assert!(length < MAX_STDERR_BYTES, "{length} bytes were said");
     assert_eq!(code, 2, "{said}");
     assert!(said.contains(&file), "names the file: {said}");
     assert!(!said.contains("panicked"), "{said}");
@@ -73,7 +74,7 @@ fn unknown_keys_and_wrong_values_are_named_with_their_line() {
 }
 
 #[test]
-fn what_is_no_text_is_refused() {
+fn a_file_that_is_not_utf8_is_refused() {
     for seed in 0..4 {
         refusal_of(noise(seed, 5000));
     }
@@ -89,7 +90,7 @@ fn binary_head() -> Vec<u8> {
 }
 
 #[test]
-fn a_huge_file_is_refused_in_few_words() {
+fn a_huge_file_is_refused_with_a_short_error() {
     refusal_of("a".repeat(10 << 20));
     refusal_of(format!("names = ['{}']", "a".repeat(10 << 20)));
     refusal_of("[a]\n".repeat((10 << 20) / 4));
@@ -103,7 +104,7 @@ fn endless_nesting_is_refused() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn a_path_that_is_no_regular_file_is_refused() {
     let said = refusal(|path| std::fs::create_dir(path).unwrap());
     assert!(said.contains("directory"), "{said}");
     let said = refusal(|_| ());

@@ -6,12 +6,12 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::{self, FuturesUnordered};
 use mainstay_identity::Role;
+use mainstay_testkit::{Credentials, TestNode, connect_over, soon};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::{SERVED_WITHIN, ask_version, assert_unharmed, http2, noise, open_sockets};
-use mainstay_testkit::{Credentials, TestNode, connect_over, soon};
 
 /// Beyond the connections themselves: listeners, bystanders, and what is just being closed.
 const MARGIN: usize = 64;
@@ -60,7 +60,7 @@ async fn assert_neighbour_is_served(node: &TestNode, neighbour: &Credentials) {
 }
 
 #[tokio::test]
-async fn ten_thousand_connections_that_say_nothing() {
+async fn ten_thousand_silent_connections_leave_the_node_serving() {
     const CONNECTIONS: usize = 10_000;
     const PER_CLIENT: usize = 256;
     allow_many_descriptors();
@@ -92,7 +92,7 @@ async fn ten_thousand_connections_that_say_nothing() {
 /// The kernel keeps those that come while the node has no time; one it has no place for waits
 /// a second and more for its next try.
 #[tokio::test]
-async fn a_burst_is_kept_until_the_node_has_time() {
+async fn a_burst_of_connections_waits_in_the_listen_queue() {
     const BURST: usize = 600;
     let node = node_with("");
     let listen = node.listen();
@@ -106,7 +106,7 @@ async fn a_burst_is_kept_until_the_node_has_time() {
 }
 
 #[tokio::test]
-async fn six_hundred_connections_of_one_certificate() {
+async fn six_hundred_connections_of_one_client_are_limited() {
     const CONNECTIONS: usize = 600;
     const PER_CLIENT: usize = 100;
     let node = node_with(&format!("connections_per_client = {PER_CLIENT}\n"));
@@ -148,9 +148,9 @@ async fn six_hundred_connections_of_one_certificate() {
     assert_unharmed(&node).await;
 }
 
-/// Whoever sends garbage and stays must not be kept longer than whoever says nothing.
+/// A connection that sends garbage and stays open is not kept longer than one that sends nothing.
 #[tokio::test]
-async fn two_thousand_connections_with_garbage() {
+async fn two_thousand_connections_with_garbage_are_limited() {
     const CONNECTIONS: usize = 2000;
     const PER_CLIENT: usize = 64;
     allow_many_descriptors();
@@ -181,7 +181,7 @@ async fn two_thousand_connections_with_garbage() {
 /// The limit of all connections is reached by people the node does not know, from many
 /// addresses; who has shown a certificate stays.
 #[tokio::test]
-async fn strangers_do_not_push_out_who_is_known() {
+async fn anonymous_connections_do_not_evict_authenticated_ones() {
     const ALL: usize = 60;
     let node = node_with(&format!(
         "connections = {ALL}\nconnections_per_client = 20\n"

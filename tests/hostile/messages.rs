@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http_body_util::{Full, StreamBody};
 use mainstay_api::machine::LogsRequest;
 use mainstay_identity::{RULES, Role};
+use mainstay_testkit::{TestNode, soon};
 use prost::Message;
 use prost_reflect::DescriptorPool;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +19,6 @@ use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 
 use super::{ask_version, assert_unharmed, http2, noise};
-use mainstay_testkit::{TestNode, soon};
 
 const LOGS: &str = "/machine.MachineService/Logs";
 const VERSION: &str = "/machine.MachineService/Version";
@@ -33,8 +33,7 @@ fn request(path: &str, body: Body) -> http::Request<Body> {
         .unwrap()
 }
 
-/// What became of a call, as far as the head of its answer or its only trailers tell; `Ok` when
-/// the answer goes on from there.
+/// Sends a call and returns the status in the headers of its response; `Ok` if a body follows.
 async fn send(channel: &Channel, request: http::Request<Body>) -> Result<(), Status> {
     let mut channel = channel.clone();
     let ready = channel.ready().await.map_err(lost)?;
@@ -193,7 +192,7 @@ async fn frames_that_lie_are_refused_with_a_status() {
 }
 
 #[tokio::test]
-async fn an_encoding_nobody_knows_is_refused() {
+async fn an_unknown_encoding_is_refused() {
     let node = TestNode::start();
     let channel = node.connect().await;
     let mut request = request(VERSION, frame(1, 3, b"abc"));

@@ -1,5 +1,5 @@
-//! What nobody sends, writes or configures in good faith. Whatever it is, afterwards the node
-//! answers everybody else, has not grown, and has not panicked.
+//! Malicious or broken input from clients, other nodes, disks and configuration. Afterwards the node
+//! serves all others, has not grown, and has not panicked.
 
 mod bytes;
 mod clock;
@@ -19,18 +19,16 @@ use std::time::Duration;
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::Role;
-use tonic::transport::Channel;
-
 use mainstay_testkit::TestNode;
 use mainstay_testkit::procfs::Memory;
+use tonic::transport::Channel;
 
-/// How long anybody else may have to wait for an answer; generous, for a busy machine.
+/// The bound of a response to other callers; generous, for a busy machine.
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
-/// What a node may take whatever is done to it; an idle one takes a tenth.
-const MOST_RESIDENT_MIB: u64 = 200;
+/// The bound of the RSS of a node under any attack; an idle one needs a tenth.
+const MAX_RESIDENT_MIB: u64 = 200;
 
-/// The node answers people who have nothing to do with the attack, through both doors, and is
-/// otherwise well.
+/// Asserts that the node serves uninvolved callers on both listeners, and is otherwise well.
 pub async fn assert_unharmed(node: &TestNode) {
     let bystander = node.credentials("bystander", &[Role::Reader]);
     let served = async {
@@ -47,8 +45,8 @@ pub async fn assert_unharmed(node: &TestNode) {
 fn assert_well(node: &TestNode) {
     let resident = resident_mib(node);
     assert!(
-        resident < MOST_RESIDENT_MIB,
-        "the node takes {resident} MiB"
+        resident < MAX_RESIDENT_MIB,
+        "the RSS of the node is {resident} MiB"
     );
     let said = node.stderr();
     assert!(!said.contains("panicked"), "{said}");
@@ -65,7 +63,7 @@ fn resident_mib(node: &TestNode) -> u64 {
     Memory::of(node.pid()).unwrap().resident >> 20
 }
 
-/// How many sockets the node has open, listeners included.
+/// The number of sockets the node has open, listeners included.
 fn open_sockets(node: &TestNode) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", node.pid()))
         .unwrap()
@@ -74,7 +72,7 @@ fn open_sockets(node: &TestNode) -> usize {
         .count()
 }
 
-/// Bytes without any order, the same in every run.
+/// Pseudorandom bytes, the same in every run.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     std::iter::repeat_with(|| {

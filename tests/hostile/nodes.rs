@@ -17,6 +17,7 @@ use mainstay_api::machine::{ListRequest, ReadRequest};
 use mainstay_api::os::{Process, ProcessInfo, ProcessesResponse};
 use mainstay_identity::tls::ServerTls;
 use mainstay_identity::{CertifiedNode, NodeNames};
+use mainstay_testkit::{TestFleet, TestNode, soon, to_nodes};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,11 +26,10 @@ use tokio_stream::StreamExt;
 use tonic::Code;
 
 use super::assert_unharmed;
-use mainstay_testkit::{TestFleet, TestNode, soon, to_nodes};
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
 
-/// What it does with everybody who connects.
+/// The behaviour of a hostile node towards every connection.
 #[derive(Debug, Clone, Copy)]
 enum Bad {
     /// Takes the connection and says nothing.
@@ -429,7 +429,7 @@ async fn a_caller_with_a_bound_gets_what_came_before_it() {
 }
 
 #[tokio::test]
-async fn a_node_that_ends_every_connection_is_given_up_at_once() {
+async fn a_node_that_closes_every_connection_fails_at_once() {
     let fleet = TestFleet::with_config(2, IMPATIENT);
     let (ended, mut connections) = tokio::sync::mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::Role;
-use rustix::process::Signal;
+use mainstay_testkit::{TestNode, soon};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use super::{assert_unharmed, http2};
-use mainstay_testkit::{TestNode, soon};
 
 const STREAMS: u32 = 200;
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -18,9 +21,13 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_secs(4);
 const LINES: usize = 50_000;
 
-/// A node that has a log of several megabytes to tell.
+/// A node with a log of several megabytes.
 fn talkative_node() -> TestNode {
-    let builder = TestNode::builder().config("stop_timeout = '2s'\n");
+    talkative_node_with("stop_timeout = '2s'\n")
+}
+
+fn talkative_node_with(config: &str) -> TestNode {
+    let builder = TestNode::builder().config(config);
     let log = builder.state().join("logs/big");
     std::fs::create_dir_all(&log).unwrap();
     let mut text = String::new();
@@ -56,6 +63,19 @@ async fn read_to_the_end(node: &TestNode) {
     assert_eq!(lines, LINES);
 }
 
+/// Opens a connection that asks for the whole log 200 times and reads nothing.
+async fn unread_connection(node: &TestNode, name: &str) -> TlsStream<TcpStream> {
+    let mut bytes = http2::opening();
+    for number in 0..STREAMS {
+        http2::follow_log(&mut bytes, number, "big");
+    }
+    let credentials = node.credentials(name, &[Role::Reader]);
+    let mut stream = credentials.handshake(node.listen()).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
+}
+
 fn assert_stops_in_time(node: &mut TestNode) {
     let began = Instant::now();
     node.signal(Signal::TERM);
@@ -66,7 +86,7 @@ fn assert_stops_in_time(node: &mut TestNode) {
 }
 
 #[tokio::test]
-async fn streams_nobody_reads_hold_up_neither_others_nor_the_stop() {
+async fn unread_streams_delay_neither_others_nor_the_stop() {
     let mut node = talkative_node();
     let channel = node.connect().await;
     let mut client = MachineServiceClient::new(channel);
@@ -84,19 +104,11 @@ async fn streams_nobody_reads_hold_up_neither_others_nor_the_stop() {
 /// Flow control does not help against a client that grants every window and then leaves the
 /// bytes in the socket.
 #[tokio::test]
-async fn connections_nobody_reads_cost_little_and_end_with_the_stop() {
+async fn unread_connections_stay_within_the_memory_bound_and_end_with_the_stop() {
     let mut node = talkative_node();
-    let mut bytes = http2::opening();
-    for number in 0..STREAMS {
-        http2::follow_log(&mut bytes, number, "big");
-    }
     let mut stuck = Vec::new();
     for name in ["one", "two", "three", "four"] {
-        let credentials = node.credentials(name, &[Role::Reader]);
-        let mut stream = credentials.handshake(node.listen()).await.unwrap();
-        stream.write_all(&bytes).await.unwrap();
-        stream.flush().await.unwrap();
-        stuck.push(stream);
+        stuck.push(unread_connection(&node, name).await);
     }
     for _ in 0..2 {
         read_to_the_end(&node).await;
@@ -106,9 +118,32 @@ async fn connections_nobody_reads_cost_little_and_end_with_the_stop() {
     drop(stuck);
 }
 
+#[tokio::test]
+async fn a_second_signal_ends_a_stop_that_an_unread_connection_holds_up() {
+    let mut node = talkative_node_with("stop_timeout = '1h'\n");
+    let stuck = unread_connection(&node, "stuck").await;
+    read_to_the_end(&node).await;
+    node.signal(Signal::TERM);
+    // Without the second signal it would take an hour; the first alone must not end it.
+    let pid = Pid::from_raw(node.pid().try_into().unwrap()).unwrap();
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    let half_a_second = Timespec {
+        tv_sec: 0,
+        tv_nsec: 500_000_000,
+    };
+    let exited = poll(
+        &mut [PollFd::new(&pidfd, PollFlags::IN)],
+        Some(&half_a_second),
+    );
+    assert_eq!(exited, Ok(0), "the connection did not hold up the stop");
+    node.signal(Signal::INT);
+    assert!(node.wait().success());
+    drop(stuck);
+}
+
 /// There is nothing to wait for: no call runs, and the default of ten seconds is for calls.
 #[tokio::test]
-async fn an_idle_connection_nobody_reads_does_not_hold_up_the_stop() {
+async fn an_idle_unread_connection_does_not_delay_the_stop() {
     let mut node = TestNode::start();
     let mut stream = node.admin().handshake(node.listen()).await.unwrap();
     stream.write_all(&http2::opening()).await.unwrap();
@@ -119,7 +154,7 @@ async fn an_idle_connection_nobody_reads_does_not_hold_up_the_stop() {
 }
 
 #[tokio::test]
-async fn a_call_nobody_finishes_does_not_hold_up_the_stop() {
+async fn an_unfinished_call_does_not_delay_the_stop() {
     let mut node = talkative_node();
     // The head of a call and no message: the node waits for the rest.
     let mut bytes = http2::opening();

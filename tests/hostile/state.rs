@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use mainstay_identity::Role;
+use mainstay_testkit::TestNode;
 
 use super::{ask_version, assert_unharmed, noise};
-use mainstay_testkit::TestNode;
 
 /// The ways in which a file of this content can be half-written.
 fn damaged(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
@@ -87,10 +87,7 @@ async fn a_damaged_authority_certificate_is_made_again_and_clients_stay_valid() 
         std::fs::write(&path, &bytes).unwrap();
         node = node.restart();
         let aside = std::fs::read(path.with_extension("crt.damaged")).unwrap();
-        assert_eq!(
-            aside, bytes,
-            "{what} is kept for whoever can make sense of it"
-        );
+        assert_eq!(aside, bytes, "{what} is kept for analysis");
         ask_version(node.connect_as(&alice).await).await;
     }
     assert_unharmed(&node).await;
@@ -222,7 +219,7 @@ async fn a_log_goes_on_after_a_torn_line() {
 }
 
 #[tokio::test]
-async fn what_does_not_belong_there_is_left_alone() {
+async fn foreign_files_in_the_state_directory_are_kept() {
     let builder = TestNode::builder();
     let state = builder.state();
     for path in ["events/notes.txt", "logs/readme", "pki/old/ca.key", "stray"] {

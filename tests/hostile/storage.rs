@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use mainstay_api::machine::LogsRequest;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_testkit::{PrivateMounts, TestNode, require, soon};
 use rustix::process::Signal;
 
 use super::{ask_version, assert_unharmed};
 use crate::daemon::wait_for_event;
-use mainstay_testkit::{PrivateMounts, TestNode, require, soon};
 
 const KIB: u32 = 1024;
 
@@ -45,7 +45,7 @@ fn a_read_only_state_directory_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_first_start_without_room_is_refused_and_works_once_there_is() {
+fn a_first_start_on_a_full_disk_is_refused_and_works_later() {
     require!(Root);
     let builder = TestNode::builder();
     let mounts = PrivateMounts::tmpfs(&builder.state(), KIB);
@@ -63,7 +63,7 @@ fn a_first_start_without_room_is_refused_and_works_once_there_is() {
 
 /// On the same address, so that nothing has to be written that was not there before.
 #[tokio::test]
-async fn a_node_starts_again_without_any_room() {
+async fn a_node_restarts_on_a_full_disk() {
     require!(Root);
     let builder = TestNode::builder().config("# the address follows\n");
     let mounts = PrivateMounts::tmpfs(&builder.state(), KIB);
@@ -105,7 +105,7 @@ async fn assert_log_goes_on(node: &TestNode) {
 
 // Several threads, so that the clients still answer while the test waits for the stop.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_runs_out_of_room_goes_on_and_recovers() {
+async fn a_node_survives_a_full_disk_and_recovers() {
     require!(Root);
     let builder = TestNode::builder().config("[log]\nlevel = 'info'\n");
     let mounts = PrivateMounts::tmpfs(&builder.state(), KIB);

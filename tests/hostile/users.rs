@@ -4,14 +4,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::assert_unharmed;
 use mainstay_testkit::{TestNode, binary, require};
+
+use super::assert_unharmed;
 
 /// Nobody in particular.
 const OTHER: u32 = 65534;
 
 #[tokio::test]
-async fn another_user_does_not_get_to_the_socket() {
+async fn another_user_cannot_open_the_socket() {
     // Only root can start a process of another user.
     require!(Root);
     let node = TestNode::start();

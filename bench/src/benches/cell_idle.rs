@@ -1,16 +1,15 @@
-//! What cells cost in which nothing happens: memory of their first processes, of what runs in them
-//! and of the daemon, and processor time.
+//! Memory and CPU time of idle cells: of the shims, of the programs in the cells and of the daemon.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainstay_api::runtime::CellStatus;
 use mainstay_testkit::TestContainerd;
+use mainstay_testkit::procfs::{self, Memory, context_switches, cpu_seconds};
 
 use super::{Setup, watch};
 use crate::cells::{CellClient, CellNode};
 use crate::report::{Report, Target};
-use mainstay_testkit::procfs::{self, Memory, context_switches, cpu_seconds};
 
 /// One file without libraries: what it has of its own is next to nothing.
 const PROGRAM: &str = "/bin/busybox sleep 1000000";

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mainstay_api::runtime::ExecutableState;
+use mainstay_testkit::procfs::cpu_seconds;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::task::spawn_blocking;
@@ -17,7 +18,6 @@ use super::{Setup, megabytes};
 use crate::cells::{CellClient, CellNode};
 use crate::report::{Report, Target};
 use crate::stats::median;
-use mainstay_testkit::procfs::cpu_seconds;
 
 /// With its newline.
 const LINE_BYTES: u64 = 100;
@@ -127,7 +127,7 @@ async fn verify(client: &mut CellClient, file: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// What a shell does with `cat from | cat > to`.
+/// Runs `cat from | cat > to` as a shell does.
 fn copy(from: &Path, to: &Path) -> Result<Duration> {
     let to_file = File::create(to)?;
     let began = Instant::now();

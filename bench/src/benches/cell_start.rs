@@ -106,8 +106,8 @@ async fn measure(endpoint: &CellEndpoint, peers: &Peers, rounds: usize) -> Resul
     Ok(times)
 }
 
-/// The kernel clears namespaces away when their makers are long gone, at the cost of whoever comes
-/// next: so each takes its turn after every other.
+/// The kernel removes namespaces long after their processes exited, at the cost of the next subject:
+/// so each runs after every other in turn.
 async fn round(
     client: &mut CellClient,
     peers: &Peers,

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use mainstay_api::machine::CopyRequest;
+use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 use tempfile::TempDir;
 
 use super::{Setup, Single, megabytes};
@@ -16,7 +17,6 @@ use crate::peer::printed;
 use crate::report::{Report, Target};
 use crate::ssh::Ssh;
 use crate::stats::median;
-use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 
 const FILES_A_DIRECTORY: usize = 100;
 const FILE_BYTES: usize = 4096;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use mainstay_testkit::TlsClient;
+use mainstay_testkit::procfs::context_switches;
 
 use super::{Pair, Server, Setup, watch};
 use crate::client::{Client, connect};
 use crate::report::Report;
-use mainstay_testkit::procfs::context_switches;
 
 pub async fn run(setup: &Setup) -> Result<Report> {
     let span = setup.pick(Duration::from_secs(10), Duration::from_secs(2));

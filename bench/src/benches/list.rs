@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use mainstay_api::machine::ListRequest;
+use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 use tempfile::TempDir;
 
 use super::{Setup, Single, megabytes};
@@ -16,7 +17,6 @@ use crate::client::Client;
 use crate::peer::printed;
 use crate::report::{Report, Target};
 use crate::stats::median;
-use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 
 const FILES_A_DIRECTORY: u64 = 999;
 

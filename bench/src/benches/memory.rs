@@ -4,12 +4,12 @@
 //! sizes, not proportional ones.
 
 use anyhow::Result;
+use mainstay_testkit::procfs::Memory;
 
 use super::version_throughput::load;
 use super::{Pair, Setup, megabytes};
 use crate::client::connect;
 use crate::report::{Report, Target};
-use mainstay_testkit::procfs::Memory;
 
 const CONNECTIONS: usize = 8;
 const TARGET_MB: f64 = 15.0;

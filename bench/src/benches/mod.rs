@@ -1,4 +1,4 @@
-//! One file a benchmark; here is which there are, and what they share.
+//! One file per benchmark; this one has the list and what they share.
 
 mod cell_cycle;
 mod cell_idle;
@@ -37,43 +37,43 @@ pub use log_tail::print_tail;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Bench {
-    /// One call at a time
+    /// Latency of one call at a time
     VersionLatency,
-    /// 64 callers at once
+    /// Rate and server CPU time with 64 concurrent callers
     VersionThroughput,
     /// Memory, idle and after load
     Memory,
-    /// From nothing to the first answer
+    /// From the start to the first response
     Start,
-    /// Wake-ups while nothing happens
+    /// Wake-ups of an idle node
     Idle,
-    /// A log being followed while it is written at full speed
+    /// Follow of a log that is written at full speed
     LogFollow,
     /// The last lines of a large log
     LogTail,
     /// Events to 100 subscribers
     Events,
-    /// Every process, of a thousand more than there are
+    /// The list of processes, with a thousand more than there are
     Processes,
-    /// A large file
+    /// Read of a large file
     Read,
-    /// A tree of many files, packed
+    /// Copy of a tree of many files
     Copy,
-    /// A tree of a million entries
+    /// List of a million entries
     List,
     /// One call to 100 nodes, and with 10 of them dead
     FanOut,
-    /// A program in a cell of its own, from its start to its end
+    /// A program in a new cell, from start to exit
     CellStart,
-    /// The life of a cell: allocated, started in, stopped, freed
+    /// Allocate, Start, Stop and Free of a cell
     CellCycle,
-    /// A thousand cells in which nothing happens
+    /// A thousand idle cells
     CellIdle,
-    /// A program in a cell that prints as fast as it can
+    /// Output of a program in a cell that prints as fast as it can
     CellOutput,
 }
 
-/// What a run was asked for.
+/// The options of a run.
 #[derive(Debug)]
 pub struct Setup {
     pub binary: PathBuf,
@@ -141,8 +141,8 @@ impl Single {
     }
 }
 
-/// Runs what measures latencies on a thread of its own: there a connection and its caller take
-/// turns without waking each other across threads, and what is left of the time is the server's.
+/// Measures latencies on a thread of its own: a connection and its caller do not wake each other
+/// across threads there, and the rest of the time is the server's.
 async fn alone<T: Send + 'static, F: Future<Output = Result<T>>>(
     work: impl FnOnce() -> F + Send + 'static,
 ) -> Result<T> {
@@ -155,7 +155,7 @@ async fn alone<T: Send + 'static, F: Future<Output = Result<T>>>(
     .await?
 }
 
-/// The time itself is what is measured: nothing is expected to happen in it.
+/// Passes time in which something is measured, not waited for.
 async fn watch(span: Duration) {
     let _ = tokio::time::timeout(span, std::future::pending::<()>()).await;
 }

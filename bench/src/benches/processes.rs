@@ -1,4 +1,4 @@
-//! How long it takes to be told every process, when there are a thousand more than usual.
+//! Latency of the list of all processes, with a thousand more than usual.
 //!
 //! `ps` is a process that has to be made each time, the node is asked on a connection that is there;
 //! our own command, which makes a process and a connection, is shown beside it.
@@ -30,7 +30,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
             .iter()
             .map(|node| node.processes.len())
             .sum();
-        ensure!(seen > extra, "only {seen} processes were told");
+        ensure!(seen > extra, "only {seen} processes are listed");
 
         let mut command = Command::new("ps");
         command.arg("aux");
@@ -66,7 +66,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
 /// Processes that do nothing until it is gone, and end even when it is not dropped.
 struct Crowd {
     children: Vec<Child>,
-    /// What all of them wait to read from.
+    /// The pipe that all of them read from.
     end: Option<PipeWriter>,
 }
 

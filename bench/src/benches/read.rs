@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use mainstay_api::machine::ReadRequest;
+use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 use tempfile::TempDir;
 
 use super::{Setup, Single, megabytes};
@@ -17,7 +18,6 @@ use crate::peer::{Printed, printed};
 use crate::report::{Report, Target};
 use crate::ssh::Ssh;
 use crate::stats::median;
-use mainstay_testkit::procfs::{cpu_seconds, peak_resident};
 
 pub async fn run(setup: &Setup) -> Result<Report> {
     let (rounds, mebibytes) = setup.pick((5, 1024_u64), (1, 64));

@@ -1,14 +1,16 @@
-//! How long one call takes on a warm connection, with nobody else calling.
+//! Latency of one call on a warm connection, with nothing else running.
+//!
+//! For information: on virtual CPUs it depends on where the two sides are scheduled more than on
+//! the server. The guarantee for unary calls is the server's CPU time, in `version-throughput`.
 
 use std::time::Instant;
 
 use anyhow::Result;
-
-use super::{Pair, Setup, alone};
 use mainstay_testkit::TlsClient;
 
+use super::{Pair, Setup, alone};
 use crate::client::{Client, connect};
-use crate::report::{Report, Target};
+use crate::report::Report;
 use crate::stats::Samples;
 
 const CALLS_A_ROUND: usize = 500;
@@ -37,7 +39,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     report.ratio(
         "p50 against the floor",
         node.percentile_us(50) / floor.percentile_us(50),
-        Some(Target::AtMost(1.25)),
+        None,
     );
     Ok(report)
 }

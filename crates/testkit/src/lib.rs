@@ -5,7 +5,7 @@
 //! unbounded ([`WAIT_TIMEOUT`]), and none polls where the kernel can notify.
 //!
 //! A test names what it needs from the machine with [`require!`] and fails where that is missing.
-//! What cannot be set up panics with the reason and what installs it: neither a test nor a
+//! A failed set-up panics with the reason and what installs the missing part: neither a test nor a
 //! benchmark can go on without.
 //!
 //! Never a dependency of anything that ships, and never aware of the insides of an engine.

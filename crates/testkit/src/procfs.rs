@@ -1,4 +1,4 @@
-//! What `/proc` says about a process and the machine.
+//! Figures of a process and of the machine from `/proc`.
 
 use std::fs;
 use std::io::{Error, Result};

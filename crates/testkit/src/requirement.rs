@@ -1,4 +1,4 @@
-//! What a test needs from the machine.
+//! Requirements of tests on the machine.
 
 use std::path::Path;
 

@@ -57,7 +57,7 @@ impl Sweeper {
         &self.dir
     }
 
-    /// The name of the cgroup, below the root of every hierarchy. Created by whoever uses it.
+    /// The name of the cgroup, below the root of every hierarchy. Its user creates it.
     pub fn cgroup(&self) -> &str {
         &self.cgroup
     }

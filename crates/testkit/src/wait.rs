@@ -34,8 +34,7 @@ pub fn wait_for_exit(child: &mut Child) -> ExitStatus {
     child.wait().unwrap()
 }
 
-/// Waits until the process of a pidfd has exited, whoever its parent is. False after
-/// [`WAIT_TIMEOUT`].
+/// Waits until the process of a pidfd, a child or not, has exited. False after [`WAIT_TIMEOUT`].
 pub fn wait_until_exited(pidfd: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     let timeout = Timespec {

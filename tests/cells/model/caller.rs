@@ -8,6 +8,7 @@ use mainstay_api::runtime::{
     AllocateCellRequest, Cell, CellStatus, Executable, ExecutableState, ExecutableStatus,
     FreeCellRequest, ListCellsRequest, StartCellRequest, StopCellRequest,
 };
+use mainstay_testkit::soon;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -15,7 +16,6 @@ use super::calls::{Answer, Call, SeenCell, SeenExecutable};
 use super::judge::History;
 use super::programs::{How, Program};
 use super::traces::Traces;
-use mainstay_testkit::soon;
 
 /// The cells of a tree, by what comes after its name.
 const NESTED: [&str; 4] = ["", "/a", "/a/b", "/c"];
@@ -85,12 +85,12 @@ impl Caller {
     }
 }
 
-/// What some cells are limited to.
+/// The CPU shares of some cells.
 pub(super) const SHARES: u64 = 512;
-/// The same where control groups are of version 2.
+/// The weight that these shares become on cgroup v2.
 pub(super) const WEIGHT: u64 = 20;
 
-/// What a cell is limited to, always the same for one name.
+/// The CPU shares of a cell, always the same for one name.
 pub(super) fn cpu_shares(cell: &str) -> Option<u64> {
     cell.ends_with("/a").then_some(SHARES)
 }
@@ -205,7 +205,7 @@ fn see_executable(status: &ExecutableStatus) -> (String, SeenExecutable) {
     (executable.name.clone(), seen)
 }
 
-/// What a refusal means; `None` if it is none that the contract knows.
+/// The answer that an error status stands for; `None` if the contract has no such error.
 fn answer_of(call: &Call, status: &Status) -> Option<Answer> {
     let says = |text: &str| status.message().contains(text);
     match (status.code(), call) {

@@ -1,4 +1,4 @@
-//! What can be asked about cells, and what can be answered.
+//! The calls of the model and their answers.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use super::calls::{Answer, Call, SeenCell};
 use super::tree::Tree;
 
-/// What was asked and answered about one tree of cells, as it came.
+/// The calls on one tree of cells and their answers, in the order of their start and end.
 #[derive(Debug, Default)]
 pub(super) struct History(Mutex<Recorded>);
 
@@ -81,7 +81,7 @@ impl History {
         self.end(crash, &Answer::Done);
     }
 
-    /// What was asked and answered last.
+    /// The last calls and answers.
     pub(super) fn last(&self) -> String {
         let recorded = self.0.lock().unwrap();
         recorded.until(recorded.moments.len())
@@ -175,9 +175,9 @@ impl Recorded {
 
     /// The moments before that one.
     fn until(&self, end: usize) -> String {
-        const MOST: usize = 60;
+        const MAX_SHOWN: usize = 60;
         let mut text = String::new();
-        for moment in &self.moments[end.saturating_sub(MOST)..end] {
+        for moment in &self.moments[end.saturating_sub(MAX_SHOWN)..end] {
             let _ = match moment {
                 Moment::Begins(at) => writeln!(text, "{at:5} {:?}", self.calls[*at].0),
                 Moment::Ends(at) => writeln!(text, "{at:5}   → {:?}", self.calls[*at].1),
@@ -188,7 +188,7 @@ impl Recorded {
 }
 
 #[test]
-fn answers_that_fit_no_order_are_found() {
+fn a_history_without_linearization_is_rejected() {
     let cell = || "a".to_owned();
     let allocate = Call::Allocate { cell: cell() };
     let free = Call::Free { cell: cell() };
@@ -208,7 +208,7 @@ fn answers_that_fit_no_order_are_found() {
 }
 
 #[test]
-fn what_was_broken_off_has_happened_or_not_but_not_both() {
+fn an_interrupted_call_happened_or_not_but_not_both() {
     let cell = || "a".to_owned();
     let history = History::default();
     let broken = history.begin(&Call::Allocate { cell: cell() }, &[]);

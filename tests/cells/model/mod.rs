@@ -5,8 +5,8 @@
 //! fight over a few trees, and what they are told must fit some order of their calls. `tree` says
 //! what each call does, `judge` looks for the order, `traces` for what is left in the end.
 //!
-//! What is asked comes from a number that a failure prints, and that can be set again:
-//! `MAINSTAY_SEED`; when it is asked is up to the machine. `MAINSTAY_SOAK=10` makes ten times as
+//! The calls come from a seed that a failure prints and `MAINSTAY_SEED` sets; their timing is up to
+//! the machine. `MAINSTAY_SOAK=10` makes ten times as
 //! many calls.
 
 mod caller;
@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use mainstay_api::observe::observe_client::ObserveClient;
 use mainstay_api::observe::{GetSubProcessStreamRequest, LogChannelType};
 use mainstay_api::runtime::cell_service_client::CellServiceClient;
+use mainstay_testkit::{Sweeper, TestNode, soon, wait_until_exited};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
@@ -30,7 +31,6 @@ use tonic::transport::Channel;
 use caller::{Caller, SHARES, WEIGHT, cpu_shares};
 use calls::{Answer, Call, SeenCell};
 use judge::History;
-use mainstay_testkit::{Sweeper, TestNode, soon, wait_until_exited};
 use programs::{How, LINES, Program};
 use traces::{Traces, children_of};
 use witness::Witness;
@@ -47,7 +47,7 @@ const CRASHES: usize = 6;
 const CALLS_TO_CRASH: std::ops::Range<usize> = 100..700;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_at_once_are_answered_as_if_one_after_the_other() {
+async fn concurrent_calls_are_linearizable() {
     let mut run = Run::new("calm");
     let mut node = run.start_node();
     let callers = run.callers(&node).await;
@@ -60,7 +60,7 @@ async fn callers_at_once_are_answered_as_if_one_after_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_dies_again_and_again_forgets_nothing() {
+async fn a_daemon_killed_repeatedly_loses_nothing() {
     let mut run = Run::new("crashes");
     let mut node = run.start_node();
     for crash in 1..=CRASHES * soak() {
@@ -167,7 +167,7 @@ impl Run {
         }
     }
 
-    /// What a new daemon has found is what the next calls go on from.
+    /// Lists what a new daemon has adopted, from where the next calls go on.
     async fn look_again(&mut self, node: &TestNode) {
         for tree in 0..self.trees.len() {
             self.trees[tree].1.crash();

@@ -1,4 +1,4 @@
-//! What the callers run: one program for each way to live and to end.
+//! The programs that callers run: one for each way to run and to exit.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Program {
@@ -28,7 +28,7 @@ pub(super) enum How {
     Lost,
 }
 
-/// What [`Program::Writes`] writes.
+/// The number of lines of [`Program::Writes`].
 pub(super) const LINES: usize = 40;
 
 impl Program {
@@ -64,7 +64,7 @@ impl Program {
             .find(|program| program.command() == command)
     }
 
-    /// What it ends with when nobody asks it to, if it does.
+    /// The exit status if nothing stops it; `None` if it runs on.
     pub(super) fn own_end(self) -> Option<How> {
         match self {
             Self::Exits => Some(How::Code(7)),

@@ -1,4 +1,4 @@
-//! What a cell and those nested in it do, one call after the other. This is the whole contract of
+//! A cell and those nested in it under one call after the other. This is the whole contract of
 //! the five calls in a form that can be executed: a call with its answer leads from one state of
 //! the tree to the next, or cannot have been answered so.
 
@@ -21,9 +21,9 @@ struct Cell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Standing {
     There,
-    /// Nobody finds it any more, but whoever frees it died over it.
+    /// No longer found, but the daemon died while freeing it.
     HalfFreed,
-    /// The same after the daemon came back: freed, or there again with some of what was in it.
+    /// Half freed, and the daemon has restarted: freed, or back with some of its executables.
     Torn,
 }
 
@@ -178,7 +178,7 @@ impl Tree {
         }
     }
 
-    /// What is listed is taken over, if it can be so.
+    /// Adopts the listed state if the model allows it.
     fn list(&self, name: &str, answer: &Answer) -> Vec<Self> {
         let seen = match answer {
             Answer::Listed(seen) => seen.as_slice(),

@@ -11,11 +11,10 @@ use mainstay_api::runtime::{
     AllocateCellRequest, Cell, Executable, ExecutableState, FreeCellRequest, ListCellsRequest,
     StartCellRequest,
 };
+use mainstay_testkit::{soon, wait_until_exited};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tonic::transport::Channel;
-
-use mainstay_testkit::{soon, wait_until_exited};
 
 const CELL: &str = "witness";
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-/// What containerd prints once containers can be run.
+/// The lines after which containers can be run.
 pub(super) const BOOTED: &[&str] = &["containerd successfully booted"];
-/// What it prints once pods can be run too.
+/// The lines after which pods can be run too.
 #[cfg(feature = "cri")]
 pub(super) const BOOTED_WITH_CRI: &[&str] =
     &["containerd successfully booted", "Start streaming server"];

@@ -1,5 +1,4 @@
-//! What the guest's kernel unpacks into memory before it starts the first program: a cpio archive in
-//! the format `newc`.
+//! The initramfs: a cpio archive in the format `newc`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,7 +40,7 @@ impl Archive {
         self.bytes
     }
 
-    /// The kernel makes no directory that is not in the archive.
+    /// The kernel creates no directory that is not in the archive.
     fn parent(&mut self, path: &Path) {
         if let Some(parent) = path.parent() {
             self.directory(parent);

@@ -1,5 +1,5 @@
-//! A machine of the test's own, emulated, with its own kernel: for what this machine's kernel cannot
-//! show, above all control groups of version 2 alone.
+//! An emulated machine with a kernel of its own, for what this machine's kernel does not have: above
+//! all a cgroup v2 hierarchy alone.
 
 mod archive;
 mod programs;
@@ -17,13 +17,13 @@ use tempfile::TempDir;
 pub use self::programs::tests_of;
 use crate::{CliOutput, target_dir};
 
-/// All that is done with a guest, from the first instruction to the last step, is done by then.
-const WHOLE_RUN: Duration = Duration::from_secs(160);
-/// A step is ended so much earlier, inside: then what it has said still comes back.
-const TO_ANSWER: Duration = Duration::from_secs(10);
+/// The bound of everything done with a guest, boot included.
+const RUN_TIMEOUT: Duration = Duration::from_secs(160);
+/// A step is killed in the guest this much earlier, so that its output still comes back.
+const ANSWER_RESERVE: Duration = Duration::from_secs(10);
 
-/// No network, no disk; the first serial port is the kernel's console, the second, for the session,
-/// is QEMU's standard input and output. A kernel that panics ends it.
+/// No network, no disk. The first serial port is the kernel's console; the second, for the session,
+/// is QEMU's standard input and output. QEMU exits when the kernel panics.
 const MACHINE: &[&str] = &[
     "-accel",
     "tcg,thread=multi",
@@ -55,16 +55,16 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a machine that has these programs in its path, under these names.
+    /// Boots a machine with these programs in its PATH, under these names.
     pub fn boot(programs: &[(&str, &Path)]) -> Self {
-        let deadline = Instant::now() + WHOLE_RUN;
+        let deadline = Instant::now() + RUN_TIMEOUT;
         let dir = tempfile::Builder::new()
             .prefix("mainstay-guest-")
             .tempdir()
             .unwrap();
         let memory = dir.path().join("memory");
         std::fs::write(&memory, root::packed(programs, dir.path())).unwrap();
-        // It ends with the thread that boots it, also when the test is killed.
+        // Killed with the thread that boots it, also when the test is killed.
         let mut qemu = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(MACHINE)
@@ -83,7 +83,7 @@ impl Guest {
             .unwrap();
         let stdout = BufReader::new(qemu.stdout.take().unwrap());
         let (send, answers) = mpsc::channel();
-        // Takes whatever comes when it comes: a serial port does not wait for its reader.
+        // Reads all the time: a serial port does not wait for its reader.
         std::thread::spawn(move || read_answers(stdout, &send));
         let guest = Self {
             asked: qemu.stdin.take().unwrap(),
@@ -98,24 +98,24 @@ impl Guest {
         guest
     }
 
-    /// Runs a script of the shell, and waits for its end. What it leaves running runs on.
+    /// Runs a shell script and waits until it exits. Its background processes run on.
     pub fn run(&self, script: &str) -> CliOutput {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let seconds = left.saturating_sub(TO_ANSWER).as_secs().max(1);
+        let seconds = left.saturating_sub(ANSWER_RESERVE).as_secs().max(1);
         let step = format!("{seconds} {}\n{script}", script.len());
-        // When nobody is there to read it, there is no answer either.
+        // A guest that does not read gives no answer either.
         let _ = (&self.asked).write_all(step.as_bytes());
         self.answer(script)
     }
 
-    /// Starts a program that runs on, and waits until it has said a line with these words.
+    /// Starts a program in the background and waits until it prints a line that contains `words`.
     #[track_caller]
     pub fn start(&self, name: &str, words: &str, program: &str) -> String {
         self.run(&format!("start {name} '{words}' {program}")).ok()
     }
 
-    /// Sends a signal to what was started under this name: the way it ended, and what it had said
-    /// on its standard error.
+    /// Sends a signal to the program started under this name, and returns its exit code and standard
+    /// error.
     pub fn stop(&self, name: &str, signal: &str) -> CliOutput {
         self.run(&format!("stop {name} {signal}"))
     }
@@ -124,14 +124,16 @@ impl Guest {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.answers.recv_timeout(left) {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => panic!("the guest did not answer in time: {step}"),
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("the guest did not answer within {RUN_TIMEOUT:?}: {step}")
+            }
             Err(RecvTimeoutError::Disconnected) => {
-                panic!("the guest has ended (scripts/setup-test installs QEMU): {step}")
+                panic!("QEMU exited (scripts/setup-test installs it): {step}")
             }
         }
     }
 
-    fn said(&self, file: &str) -> String {
+    fn output_file(&self, file: &str) -> String {
         let bytes = std::fs::read(self.dir.path().join(file)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -142,13 +144,13 @@ impl Drop for Guest {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
         if std::thread::panicking() {
-            eprintln!("--- the guest's console:\n{}", self.said("console"));
-            eprintln!("--- QEMU said:\n{}", self.said("stderr"));
+            eprintln!("--- console of the guest:\n{}", self.output_file("console"));
+            eprintln!("--- stderr of QEMU:\n{}", self.output_file("stderr"));
         }
     }
 }
 
-/// `<code> <bytes> <bytes>`, then standard output and standard error. Ends with QEMU.
+/// Parses `<code> <bytes> <bytes>`, then standard output and standard error, until QEMU exits.
 fn read_answers(mut from: impl BufRead, to: &Sender<CliOutput>) -> Option<()> {
     loop {
         let mut header = String::new();
@@ -170,12 +172,12 @@ fn read_answers(mut from: impl BufRead, to: &Sender<CliOutput>) -> Option<()> {
     }
 }
 
-/// Debian's, kept by `scripts/setup-test` beside the build.
+/// Debian's kernel, from `scripts/setup-test`.
 fn kernel() -> PathBuf {
     let path = target_dir().join("tools/vmlinuz");
     assert!(
         path.exists(),
-        "{} is missing; scripts/setup-test fetches it",
+        "{} does not exist; scripts/setup-test downloads it",
         path.display()
     );
     path

@@ -1,4 +1,4 @@
-//! Programs for the guest: without what only a debugger reads, with the libraries they need.
+//! Programs for the guest: stripped, with the shared libraries they need.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,24 +35,24 @@ pub fn tests_of(package: &str) -> PathBuf {
     newest
 }
 
-/// The program as the guest gets it: half as large or less, and so much sooner there.
+/// The program without debug information: half as large or less, so the guest boots sooner.
 pub fn stripped(program: &Path, dir: &Path) -> Vec<u8> {
     let copy = dir.join("stripped");
     let status = Command::new("strip")
         .args(["--strip-all", "-o"])
         .args([&copy, program])
         .status()
-        .expect("strip is missing; it comes with the linker, in binutils");
+        .expect("cannot run strip; it comes with the linker, in binutils");
     assert!(status.success(), "strip {}", program.display());
     let content = std::fs::read(&copy).unwrap();
     std::fs::remove_file(copy).unwrap();
     content
 }
 
-/// The shared libraries of a program, and what loads them.
+/// The shared libraries of a program and their loader.
 pub fn libraries(program: &Path) -> BTreeSet<PathBuf> {
     let output = Command::new("ldd").arg(program).output().unwrap();
-    // It fails for a program that needs none.
+    // ldd fails for a static program.
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains("not found"), "{}: {said}", program.display());
     let words = said.split_whitespace();

@@ -1,5 +1,4 @@
-//! All that a guest has: no distribution, only busybox, what drives the session, and the programs
-//! that are tried.
+//! The root file system of a guest: busybox, the scripts of the session, and the programs under test.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +7,7 @@ use super::archive::Archive;
 use super::programs;
 
 const DIRECTORIES: &[&str] = &["new", "dev", "proc", "root", "run", "sys", "tmp"];
-/// Before those of busybox in the path.
+/// Comes before the directory of busybox in PATH.
 const PROGRAMS: &str = "usr/local/bin";
 const SCRIPTS: &[(&str, &str)] = &[
     ("session", include_str!("root/session")),
@@ -19,9 +18,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ("etc/group", "root:x:0:\n"),
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
 ];
-/// It needs no library.
+/// Statically linked.
 const BUSYBOX: &str = "/bin/busybox";
-/// The one of busybox looks once a second, and stays that long after what it watched.
+/// busybox has one that polls once a second and exits that much later than its program.
 const TIMEOUT: &str = "/usr/bin/timeout";
 
 /// Packs it, with these programs under these names.
@@ -30,7 +29,7 @@ pub fn packed(tried: &[(&str, &Path)], scratch: &Path) -> Vec<u8> {
     for directory in DIRECTORIES {
         archive.directory(Path::new(directory));
     }
-    // The kernel gives it to the first program, which has no other until it has mounted them.
+    // The kernel opens it as standard input and output of init, which has no other before it mounts /dev.
     archive.character_device(Path::new("dev/console"), 0o600, (5, 1));
     for (path, text) in SETTINGS {
         archive.file(Path::new(path), 0o644, text.as_bytes());
@@ -40,7 +39,8 @@ pub fn packed(tried: &[(&str, &Path)], scratch: &Path) -> Vec<u8> {
     for (name, script) in SCRIPTS {
         archive.file(&Path::new(PROGRAMS).join(name), 0o755, script.as_bytes());
     }
-    let busybox = std::fs::read(BUSYBOX).expect("scripts/setup-test installs busybox");
+    let busybox = std::fs::read(BUSYBOX)
+        .expect("cannot read /bin/busybox; scripts/setup-test installs busybox-static");
     archive.file(Path::new("bin/busybox"), 0o755, &busybox);
     let mut libraries = BTreeSet::new();
     for (name, program) in tried.iter().chain(&[("timeout", Path::new(TIMEOUT))]) {
