@@ -22,9 +22,10 @@ test: setup-test lint ## run lints, unit, property and end-to-end tests
 	JOBS=$(JOBS) scripts/older-build
 	scripts/test
 
-lint: setup ## check formatting, clippy (warnings are errors), and dependencies if cargo-deny is installed
+lint: setup ## check formatting, clippy (warnings are errors), terms, and dependencies if cargo-deny is installed
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --jobs $(JOBS) -- -D warnings
+	@scripts/check-language
 	@scripts/check-dependencies
 
 bench: setup-bench ## measure ratios against real peers

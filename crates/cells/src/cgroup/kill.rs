@@ -23,7 +23,7 @@ const EXIT_TIMEOUT: Timespec = Timespec {
 impl Cgroups {
     /// Returns whether a process is in any cgroup of ours.
     ///
-    /// True as well if the process has exited: its cgroup cannot be read any more.
+    /// True as well if the process has exited, because it has no cgroup then.
     pub fn contains(&self, pid: i32) -> bool {
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
             return true;
