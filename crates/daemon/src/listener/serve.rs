@@ -227,7 +227,7 @@ impl Server {
         let caller = match certificate.map(|der| Caller::from_certificate(der)) {
             Some(Ok(caller)) => caller,
             Some(Err(error)) => {
-                info!(from = %address, %error, "cannot read the client certificate");
+                info!(from = %address, error = chain(&error), "cannot read the client certificate");
                 return;
             }
             None => return,
@@ -290,7 +290,11 @@ impl Server {
             }
         };
         if let Err(error) = ended {
-            debug!(from = connection.peer, %error, "connection ended");
+            debug!(
+                from = connection.peer,
+                error = chain(&error),
+                "connection ended"
+            );
         }
     }
 }
