@@ -1,7 +1,8 @@
 //! A stalled disk delays the calls that write to it, and no others.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,45 +23,52 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// An ext4 file system on a loop device that can be frozen. Thawed and unmounted on drop, also
 /// when the test panics.
 struct FreezableDisk {
-    mount_point: PathBuf,
+    mount_point: tempfile::TempDir,
     _image: tempfile::NamedTempFile,
 }
 
 impl FreezableDisk {
-    fn mount(mount_point: &Path) -> Self {
+    /// Mounts the file system away from the state, and puts a link to it at `path`: other tests
+    /// look for mounts below the state of a node.
+    fn mount(path: &Path) -> Self {
         let image = tempfile::NamedTempFile::new().unwrap();
         image.as_file().set_len(32 << 20).unwrap();
         run(Command::new("mkfs.ext4").arg("-q").arg(image.path()));
+        let mount_point = tempfile::Builder::new()
+            .prefix("stalled-")
+            .tempdir()
+            .unwrap();
         run(Command::new("mount")
             .args(["-o", "loop"])
             .arg(image.path())
-            .arg(mount_point));
-        Self {
-            mount_point: mount_point.to_owned(),
+            .arg(mount_point.path()));
+        let disk = Self {
+            mount_point,
             _image: image,
-        }
+        };
+        fs::remove_dir_all(path).unwrap();
+        symlink(disk.path(), path).unwrap();
+        disk
+    }
+
+    fn path(&self) -> &Path {
+        self.mount_point.path()
     }
 
     fn freeze(&self) {
-        run(Command::new("fsfreeze").arg("-f").arg(&self.mount_point));
+        run(Command::new("fsfreeze").arg("-f").arg(self.path()));
     }
 
     fn thaw(&self) {
-        run(Command::new("fsfreeze").arg("-u").arg(&self.mount_point));
+        run(Command::new("fsfreeze").arg("-u").arg(self.path()));
     }
 }
 
 impl Drop for FreezableDisk {
     fn drop(&mut self) {
         // Fails if it is not frozen.
-        let _ = Command::new("fsfreeze")
-            .arg("-u")
-            .arg(&self.mount_point)
-            .output();
-        let _ = Command::new("umount")
-            .arg("-l")
-            .arg(&self.mount_point)
-            .output();
+        let _ = Command::new("fsfreeze").arg("-u").arg(self.path()).output();
+        let _ = Command::new("umount").arg("-l").arg(self.path()).output();
     }
 }
 
@@ -153,10 +161,8 @@ async fn a_stalled_disk_delays_only_the_calls_that_write_to_it() {
         soon("Free", cells.free(free)).await.unwrap();
     }
     for directory in ["cells", "executables", "logs"] {
-        let entries = fs::read_dir(disk.mount_point.join(directory)).unwrap();
+        let entries = fs::read_dir(disk.path().join(directory)).unwrap();
         assert_eq!(entries.count(), 0, "{directory}");
     }
-    // The mount must be gone when the test looks for what is left.
-    drop(disk);
     test.finish().await;
 }

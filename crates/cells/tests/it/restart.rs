@@ -336,19 +336,43 @@ async fn a_cell_with_an_unreadable_record_can_be_freed_and_allocated_again() {
     .await;
 }
 
-/// The state of an earlier build, as it was captured from that build.
+/// A file of a state directory as an earlier build wrote it. Embedded: the tests also run on a
+/// machine without the sources.
+macro_rules! fixture {
+    ($format:literal, $file:literal) => {
+        (
+            $file,
+            include_bytes!(concat!("fixtures/", $format, "/", $file)).as_slice(),
+        )
+    };
+}
+
+macro_rules! fixtures {
+    ($format:literal) => {
+        [
+            fixture!($format, "cells/web/cell.json"),
+            fixture!($format, "cells/web.worker/cell.json"),
+            fixture!($format, "executables/web_job.json"),
+            fixture!($format, "executables/web_server.json"),
+            fixture!($format, "executables/web.worker_ok.json"),
+            fixture!($format, "told"),
+        ]
+    };
+}
+
 #[tokio::test]
 async fn the_state_of_earlier_builds_is_adopted() {
-    for format in ["unversioned", "v1"] {
+    for (format, files) in [
+        ("unversioned", fixtures!("unversioned")),
+        ("v1", fixtures!("v1")),
+    ] {
         let mut test = TestCells::new(&format!("format-{format}"));
         test.without_engine(async |state| {
-            let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures");
-            let copied = Command::new("cp")
-                .arg("-r")
-                .args(["cells", "executables", "told"].map(|part| fixtures.join(format).join(part)))
-                .arg(state.join("cells"))
-                .status();
-            assert!(copied.unwrap().success());
+            for (file, bytes) in files {
+                let path = state.join("cells").join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, bytes).unwrap();
+            }
         })
         .await;
         let names: Vec<String> = test
