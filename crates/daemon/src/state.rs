@@ -7,10 +7,16 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use mainstay_records::{RecordError, remove_temporaries_of};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
+
+/// How long the lock of a dead daemon may still be held.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The format version of the state directory as a whole. It changes only when a build that knows
 /// the version before could no longer use the directory; each record and segment has a version
@@ -190,38 +196,70 @@ fn write_version(path: &Path) -> std::io::Result<()> {
 /// Takes the lock, or returns the PID of its holder. The kernel releases it when the holder dies,
 /// so a stale lock cannot exist.
 fn lock(path: &Path) -> std::io::Result<Result<File, Option<u32>>> {
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {
-            file.set_len(0)?;
-            file.rewind()?;
-            writeln!(file, "{}", std::process::id())?;
-            Ok(Ok(file))
-        }
+    let file = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => file,
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut pid = String::new();
-            (&file).take(32).read_to_string(&mut pid)?;
-            Ok(Err(pid.trim().parse().ok()))
+            let pid = holder_pid(&file)?;
+            if pid.is_none_or(is_running) {
+                return Ok(Err(pid));
+            }
+            match lock_of_dead_holder(file)? {
+                Some(file) => file,
+                None => return Ok(Err(pid)),
+            }
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    write_pid(&file)?;
+    Ok(Ok(file))
+}
+
+/// Waits for the lock of a daemon that has died: a child that it was just forking has it open until
+/// it executes its program. Returns `None` if the lock is not released in time.
+fn lock_of_dead_holder(file: File) -> std::io::Result<Option<File>> {
+    let (sender, receiver) = mpsc::channel();
+    // A blocking lock on a thread of its own: there is no lock with a timeout.
+    std::thread::Builder::new()
+        .name("state-lock".to_owned())
+        .spawn(move || {
+            let locked = flock(&file, FlockOperation::LockExclusive);
+            let _ = sender.send(locked.map(|()| file));
+        })?;
+    match receiver.recv_timeout(LOCK_TIMEOUT) {
+        Ok(locked) => Ok(Some(locked?)),
+        Err(_) => Ok(None),
     }
+}
+
+fn write_pid(mut file: &File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn holder_pid(file: &File) -> std::io::Result<Option<u32>> {
+    let mut pid = String::new();
+    file.take(32).read_to_string(&mut pid)?;
+    Ok(pid.trim().parse().ok())
+}
+
+fn is_running(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// Returns the PID of the daemon that serves `state` now, if one does.
 pub fn serving_pid(state: &Path) -> Option<u32> {
     let file = File::open(state.join("run/lock")).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut pid = String::new();
-            (&file).take(32).read_to_string(&mut pid).ok()?;
-            pid.trim().parse().ok()
-        }
+        Err(rustix::io::Errno::WOULDBLOCK) => holder_pid(&file).ok()?,
         _ => None,
     }
 }
@@ -245,6 +283,33 @@ mod tests {
         drop(first);
         assert_eq!(serving_pid(dir.path()), None);
         StateDir::open(dir.path()).unwrap();
+    }
+
+    /// A child that a killed daemon was forking keeps the lock until it has executed its program.
+    #[test]
+    fn a_lock_that_briefly_outlives_its_daemon_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(StateDir::open(dir.path()).unwrap());
+        let mut daemon = std::process::Command::new("true").spawn().unwrap();
+        daemon.wait().unwrap();
+        let path = dir.path().join("run/lock");
+        std::fs::write(&path, format!("{}\n", daemon.id())).unwrap();
+        let inherited = File::open(&path).unwrap();
+        flock(&inherited, FlockOperation::LockExclusive).unwrap();
+        std::thread::scope(|scope| {
+            let opened = scope.spawn(|| StateDir::open(dir.path()));
+            // The kernel lists a waiter below the lock it waits for.
+            let inode = format!(":{} ", inherited.metadata().unwrap().ino());
+            let is_waiting = |line: &str| line.contains("->") && line.contains(&inode);
+            let locks = || std::fs::read_to_string("/proc/locks").unwrap();
+            let began = std::time::Instant::now();
+            while !locks().lines().any(is_waiting) {
+                assert!(began.elapsed() < LOCK_TIMEOUT, "nothing waits for the lock");
+                std::thread::yield_now();
+            }
+            drop(inherited);
+            opened.join().unwrap().unwrap();
+        });
     }
 
     #[test]
