@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use mainstay_journal::Timestamp;
+
 use super::cell::{Cell, Phase};
 use super::cgroup_names::executable_cgroup;
 use super::{CellError, Cells};
 use crate::cgroup;
 use crate::name::{CellName, ExecutableName};
-use crate::record::{CellRecord, ExecutableRecord, Run};
+use crate::record::{CellRecord, ExecutableRecord, ExitStatus, Run, RunEnd};
 
 /// A cell and its executables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,14 +106,22 @@ impl Cells {
         found
     }
 
-    /// Waits until a run has ended. If its cell is freed first, the returned run has no end.
+    /// Waits until a run has ended. It is lost if its cell is freed first.
     pub async fn until_ended(&self, found: &FoundRun) -> Run {
         let cell = self.0.cells().get(&found.cell).cloned();
         let ended = match cell {
             Some(cell) => cell.until_ended(&found.executable, found.run.started).await,
             None => None,
         };
-        ended.unwrap_or(found.run)
+        // Nothing is known of a run whose cell was freed; its event says the same.
+        let lost = RunEnd {
+            at: Timestamp::now().as_nanos(),
+            status: ExitStatus::Lost,
+        };
+        ended.unwrap_or(Run {
+            end: found.run.end.or(Some(lost)),
+            ..found.run
+        })
     }
 
     /// Reads the resource usage of an executable and its descendants. Blocks on the kernel.

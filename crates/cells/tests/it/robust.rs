@@ -425,7 +425,7 @@ async fn waiting_for_a_run_ends_with_its_cell() {
         test.cells.free(name("a"))
     );
     freed.unwrap();
-    assert!(run.end.is_none());
+    assert_eq!(run.end.map(|end| end.status), Some(ExitStatus::Lost));
     assert_eq!(test.events.ends_of("x", 1).await, [ExitStatus::Lost]);
     test.free_all().await;
 }
