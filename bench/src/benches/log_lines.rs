@@ -23,13 +23,17 @@ pub fn file(root: &Path) -> PathBuf {
     root.join(LOG).join("0000000001.log")
 }
 
+/// Opens the log and writes its first line: the file does not exist before, and `tail -f` needs it.
 pub fn open(root: &Path) -> Result<LogWriter> {
-    Ok(LogWriter::open(root, LOG, ONE_FILE)?)
+    let mut writer = LogWriter::open(root, LOG, ONE_FILE)?;
+    writer.push_line(Timestamp::now(), Stream::Stdout, &LINE_TEXT)?;
+    writer.flush()?;
+    Ok(writer)
 }
 
-/// Writes so many lines as fast as they can be written, each with its own time.
+/// Writes the log up to this number of lines as fast as possible, each with a timestamp of its own.
 pub fn write(mut writer: LogWriter, lines: u64) -> Result<()> {
-    for _ in 0..lines {
+    for _ in 1..lines {
         writer.push_line(Timestamp::now(), Stream::Stdout, &LINE_TEXT)?;
     }
     Ok(writer.flush()?)
