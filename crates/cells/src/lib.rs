@@ -3,7 +3,6 @@
 pub mod capabilities;
 pub mod cgroup;
 mod engine;
-mod error_chain;
 mod frame;
 mod limits;
 mod name;

@@ -11,7 +11,7 @@ use crate::Endpoint;
 
 /// A call or a connection that failed.
 ///
-/// `Display` never repeats the source; [`chain`] joins an error with its causes.
+/// `Display` never repeats the source; [`chain`](crate::chain) joins an error with its causes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -228,22 +228,10 @@ fn no_client_config(expected: Option<&PathBuf>) -> String {
     )
 }
 
-/// Joins an error and its sources with colons, leaving out what a message already contains.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let more = source.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        next = source.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use mainstay_error_chain::chain;
+
     use super::*;
 
     #[test]

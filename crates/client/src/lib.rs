@@ -17,6 +17,7 @@ mod options;
 pub use config_file::{config_path, load_config, user_config_path};
 pub use connection::{Cells, Client, Machine};
 pub use endpoint::Endpoint;
-pub use error::{Error, ErrorKind, chain};
+pub use error::{Error, ErrorKind};
 pub use fanout::{Answer, NodeError, Replies, request_to_node, request_to_nodes};
+pub use mainstay_error_chain::chain;
 pub use options::{DEFAULT_TIMEOUT, Options};

@@ -2,7 +2,6 @@
 //! thin file per gRPC service. The only place where all engines meet.
 
 mod call;
-mod chain;
 pub mod config;
 mod connection;
 mod engines;

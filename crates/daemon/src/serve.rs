@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainstay_api::machine::service_state_event::Action;
+use mainstay_error_chain::chain;
 use mainstay_node::mounts::SpaceSurvey;
 use tracing::{error, info, warn};
 
 use crate::call::Gate;
-use crate::chain::chain;
 use crate::config::{Config, Overrides};
 use crate::engines::identity::Renewal;
 use crate::engines::{BuildError, Engines, Startup};

@@ -1,11 +1,10 @@
 //! Events about services: state changes of the daemon itself and of what its engines run.
 
 use mainstay_api::machine::{ServiceHealth, ServiceStateEvent, service_state_event::Action};
+use mainstay_error_chain::chain;
 use mainstay_journal::EventStore;
 use prost::{Message, Name};
 use tracing::error;
-
-use crate::chain::chain;
 
 /// The id of the daemon's own service.
 const DAEMON_SERVICE: &str = "mainstay";

@@ -1,9 +1,8 @@
 //! Notifications to the service manager that started the daemon.
 
+use mainstay_error_chain::chain;
 pub use sd_notify::NotifyState;
 use tracing::warn;
-
-use crate::chain::chain;
 
 /// Sends a state. Without a service manager there is no socket to notify, and that is fine.
 pub fn notify(state: &[NotifyState<'_>]) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper::client::conn::http2::{Builder, Connection, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use mainstay_error_chain::chain;
 use mainstay_identity::CertificateInfo;
 use mainstay_identity::tls::explain;
 use rustls::ClientConfig;
@@ -17,7 +18,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::body::Body;
 
-use crate::chain::chain;
 use crate::target::{Address, Host};
 
 /// The bytes an unread stream may buffer here. The window of the connection is unlimited, so that a

@@ -4,7 +4,6 @@
 //! and is never decoded. Answers of other nodes are not trusted: each is checked against the
 //! contract's shape before it is merged, so that no node can break the answer of another.
 
-mod chain;
 mod contract;
 mod dial;
 mod frames;

@@ -16,12 +16,12 @@ use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
+use mainstay_error_chain::chain;
 use mainstay_identity::tls::explain;
 use rustls::ClientConfig;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::chain::chain;
 use crate::dial::{Unreachable, Wire, dial};
 use crate::target::Address;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The bound of every wait. Reaching it is a failure, never a way to pass time.
-pub const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The bound of every wait. Reaching it is a failure, never a way to pass time: it only has to be
+/// longer than the slowest success on a machine that also compiles.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Awaits something that must happen within [`WAIT_TIMEOUT`].
 pub async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use mainstay_error_chain::chain;
 use mainstay_records::{RecordError, is_temporary};
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -15,7 +16,6 @@ use super::paths::{remove_directory, remove_file};
 use super::publisher::PublisherThread;
 use super::{Inner, lock};
 use crate::cgroup::CgroupError;
-use crate::error_chain::chain;
 use crate::name::{CellName, ExecutableName};
 use crate::record;
 

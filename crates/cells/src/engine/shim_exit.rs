@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use mainstay_error_chain::chain;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::cell::Cell;
 use super::cgroup_names::is_executable_cgroup;
 use super::{Inner, lock};
-use crate::error_chain::chain;
 use crate::name::ExecutableName;
 use crate::record::{self, ExecutableRecord, ExitStatus, RunEnd};
 use crate::spec::Namespace;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use mainstay_error_chain::chain;
 use mainstay_journal::{LogLimits, LogWriter, Stream, Timestamp};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -18,7 +19,6 @@ use super::protocol::{self, Reply, Request, StartRequest};
 use super::spawn::{self, ChildFds};
 use super::supervised::{Spawned, Supervised};
 use super::{HostFds, ShimSpec, control};
-use crate::error_chain::chain;
 use crate::frame;
 use crate::name::ExecutableName;
 use crate::record::{self, ExecutableRecord, Run};

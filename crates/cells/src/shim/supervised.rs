@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use mainstay_error_chain::chain;
 use mainstay_journal::{LogWriter, Stream, Timestamp};
 use rustix::process::{Pid, WaitStatus};
 
 use super::oom_kills::OomKills;
 use super::output_pipe::{OutputPipe, PipeRead};
 use super::spawn::ChildPids;
-use crate::error_chain::chain;
 use crate::name::CellName;
 use crate::record::{self, ExecutableRecord, ExitStatus, RunEnd};
 

@@ -135,6 +135,7 @@ fn disk() -> Option<Device> {
 fn a_cgroup_gets_its_io_limits() {
     on_every_kind("io", |test| {
         let Some(device) = disk() else {
+            println!("skipped: this machine has no block device (a test guest has none)");
             return;
         };
         let rates = IoRates {

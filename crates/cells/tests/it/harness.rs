@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainstay_cells::cgroup::{Controller, Layout};
 use mainstay_cells::zygote::ZygoteCommand;
@@ -402,8 +402,14 @@ fn remove(path: &Path) {
             remove(&entry.path());
         }
     }
-    // EBUSY until the last killed process has left the cgroup.
-    while fs::remove_dir(path).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {}
+    // EBUSY until the last killed process has left the cgroup. What is left after the bound shows in
+    // the machine's cgroups; a drop must neither spin for ever nor panic.
+    let deadline = Instant::now() + PATIENCE;
+    while fs::remove_dir(path).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+        && Instant::now() < deadline
+    {
+        std::thread::yield_now();
+    }
 }
 
 pub fn name(cell: &str) -> CellName {

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use mainstay_api::machine::service_state_event::Action;
+use mainstay_error_chain::chain;
 use mainstay_journal::{EventError, EventRetention, EventStore};
 use mainstay_journal::{LogError, LogLimits, LogStore, LogWriter};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info};
 
 use super::{BuildError, Startup};
-use crate::chain::chain;
 use crate::config::{ByteSize, Config, LogLevel, Span};
 use crate::log::{AUDIT_LOG, DAEMON_LOG, LogSink, LogSubscriber, set_level};
 use crate::service_events::ServiceEvents;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use mainstay_cells::Cells;
+use mainstay_error_chain::chain;
 use mainstay_identity::tls::explain_to_node;
 use mainstay_identity::{Caller, Via};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -19,7 +20,6 @@ use tracing::{debug, info, warn};
 
 use super::refusals::Refusals;
 use crate::call::Gate;
-use crate::chain::chain;
 use crate::connection::{Client, Connection, Connections, Ticket};
 use crate::engines::Engines;
 

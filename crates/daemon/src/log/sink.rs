@@ -9,10 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use mainstay_error_chain::chain;
 use mainstay_journal::Timestamp;
 use mainstay_journal::{LogLimits, LogWriter, Stream};
-
-use crate::chain::chain;
 
 /// Lines that would exceed this buffer are dropped.
 const MAX_BUFFERED_BYTES: usize = 1 << 20;

@@ -6,10 +6,10 @@ use std::path::Path;
 use mainstay_cells::CellError;
 use mainstay_cells::capabilities::CapabilityError;
 use mainstay_containers::ContainerError;
+use mainstay_error_chain::chain;
 use mainstay_journal::{EventError, LogError};
 use tonic::{Code, Status};
 
-use crate::chain::chain;
 use crate::text::shorten;
 use crate::workloads::WorkloadError;
 

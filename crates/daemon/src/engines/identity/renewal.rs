@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay_api::machine::service_state_event::Action;
+use mainstay_error_chain::chain;
 use mainstay_identity::CertifiedNode;
 use mainstay_identity::tls::TlsError;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,6 @@ use tracing::{error, info, warn};
 
 use super::client_file::{self, ClientFileError, Wanted};
 use super::{Identity, towards_nodes};
-use crate::chain::chain;
 use crate::node::Node;
 
 /// The clock may be set while the daemon waits, so it never waits longer than this.

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use mainstay_api::machine::connect_record::{Process, State, TimerActive};
 use mainstay_api::machine::netstat_request::{Filter, L4proto};
 use mainstay_api::machine::{ConnectRecord, Netstat, NetstatRequest};
+use mainstay_error_chain::chain;
 use mainstay_node::sockets::{
     Namespaces, NamespacesError, Owner, Protocol, Socket, SocketsOf, owners, sockets,
 };
 use prost::Message;
 use tonic::Status;
 
-use crate::chain::chain;
 use crate::rpc::MAX_MESSAGE_BYTES;
 use crate::text::shorten;
 

@@ -1,9 +1,11 @@
-//! Error texts for operators: an error with all its causes, joined once.
+//! Error texts for operators: an error with all its causes, joined once, at the edge (status, command
+//! line, log line).
+#![forbid(unsafe_code)]
 
 use std::error::Error;
 
 /// Joins an error and its causes as `a: b: c`. A cause whose text is already there is skipped.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
