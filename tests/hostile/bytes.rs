@@ -98,9 +98,7 @@ async fn a_handshake_that_stalls_is_ended_in_its_time() {
 async fn http1_in_clear_is_answered_with_an_end() {
     let node = node_with_short_handshake_timeout();
     let stream = TcpStream::connect(node.listen()).await.unwrap();
-    let began = Instant::now();
     until_ended(stream, HTTP1).await;
-    assert!(began.elapsed() < Duration::from_secs(5));
     assert_unharmed(&node).await;
 }
 

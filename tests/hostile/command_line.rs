@@ -134,11 +134,9 @@ fn an_invalid_client_configuration_is_refused() {
         ("twenty megabytes of keys", b"a: b\n".repeat(4 << 20)),
     ] {
         write_secret(&path, &bytes);
-        let began = Instant::now();
         let said = cli().run(["version", "--client-config", "client.yaml"]);
         assert_eq!(said.code, 2, "{what}: {}", said.stderr);
         assert_plain_error(&said.stderr);
-        assert!(began.elapsed() < Duration::from_secs(10), "{what}");
     }
 }
 
