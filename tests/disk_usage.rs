@@ -163,10 +163,18 @@ async fn a_negative_depth_is_refused() {
     let node = TestNode::start();
     let request = DiskUsageRequest {
         recursion_depth: -1,
-        ..DiskUsageRequest::default()
+        ..of(Path::new("/"))
     };
     let status = usage(&node, request).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_request_without_paths_is_refused() {
+    let node = TestNode::start();
+    let status = usage(&node, DiskUsageRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("paths"), "{status}");
 }
 
 /// Well above the limit of parallel counts.
@@ -180,7 +188,7 @@ async fn an_abandoned_count_ends_at_once() {
     // Much to count, and nothing to tell before the end.
     let total = DiskUsageRequest {
         recursion_depth: 1,
-        ..DiskUsageRequest::default()
+        ..of(Path::new("/"))
     };
     let refused = loop {
         let mut machine = MachineServiceClient::new(channel.clone());

@@ -114,7 +114,7 @@ async fn the_last_n_and_the_last_seconds() {
 }
 
 #[tokio::test]
-async fn without_history_there_is_no_hello_and_only_what_is_new() {
+async fn without_history_only_what_is_new_follows_the_hello() {
     let node = TestNode::start();
     let mut client = MachineServiceClient::new(node.connect().await);
     let mut live = client
@@ -122,6 +122,8 @@ async fn without_history_there_is_no_hello_and_only_what_is_new() {
         .await
         .unwrap()
         .into_inner();
+    let hello = soon("the hello", live.message()).await.unwrap();
+    assert_eq!(hello, Some(Event::default()));
     node.signal(rustix::process::Signal::HUP);
     let event = soon("the reload event", live.message())
         .await
@@ -206,13 +208,11 @@ async fn a_hundred_subscribers_receive_every_event_in_order() {
     let mut streams = Vec::new();
     for _ in 0..100 {
         let mut client = MachineServiceClient::new(channel.clone());
-        streams.push(
-            client
-                .events(EventsRequest::default())
-                .await
-                .unwrap()
-                .into_inner(),
-        );
+        let request = EventsRequest::default();
+        let mut stream = client.events(request).await.unwrap().into_inner();
+        let hello = soon("the hello", stream.message()).await.unwrap();
+        assert_eq!(hello, Some(Event::default()));
+        streams.push(stream);
     }
     const EVENTS: usize = 5;
     let mut published = Vec::new();

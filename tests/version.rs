@@ -24,6 +24,7 @@ async fn a_node_answers_for_itself_with_exactly_one_message() {
         );
         let platform = message.platform.as_ref().unwrap();
         assert!(["metal", "cloud", "container"].contains(&platform.mode.as_str()));
+        assert!(message.features.is_some_and(|features| features.rbac));
     }
 }
 

@@ -66,7 +66,7 @@ fn output_lines_carry_their_node_and_failed_nodes_are_named() {
         .run(["-n", &names[1], "logs", "nothing"])
         .failed(6);
     assert!(
-        said.contains("log \"nothing\" was not registered"),
+        said.contains("log \"nothing\" was not registered") && !said.contains("rpc error"),
         "{said}"
     );
     let said = cli(&fleet).run(["-n", "a b", "ps"]).failed(2);

@@ -238,8 +238,17 @@ async fn a_node_that_refuses_ends_its_part_of_the_stream_with_one_message() {
         let data = data.unwrap();
         assert!(data.bytes.is_empty());
         let metadata = data.metadata.unwrap();
-        assert_eq!(metadata.error, "log \"nothing\" was not registered");
-        assert_eq!(metadata.status.unwrap().code, Code::NotFound as i32);
+        let text = metadata
+            .error
+            .strip_prefix("rpc error: code = NotFound desc = ")
+            .unwrap();
+        assert!(
+            text.starts_with("log \"nothing\" was not registered"),
+            "{text}"
+        );
+        let status = metadata.status.unwrap();
+        assert_eq!(status.code, Code::NotFound as i32);
+        assert_eq!(status.message, text);
         said.push(metadata.hostname);
     }
     said.sort();

@@ -157,9 +157,14 @@ impl Error {
     /// Returns the error that a forwarding node reports for another node.
     pub fn of_node(metadata: &Metadata) -> Self {
         let status = metadata.status.as_ref();
+        // The text of the error repeats the code for clients that know no status.
+        let message = match status {
+            Some(status) if !status.message.is_empty() => &status.message,
+            _ => without_code(&metadata.error),
+        };
         Self::Status {
             code: status.map_or(Code::Unknown, |status| Code::from_i32(status.code)),
-            message: metadata.error.clone(),
+            message: message.to_owned(),
         }
     }
 
@@ -167,6 +172,14 @@ impl Error {
     pub fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::TlsAlert(_))
     }
+}
+
+/// Returns the text of an error without `rpc error: code = <Code> desc = ` before it.
+fn without_code(error: &str) -> &str {
+    error
+        .strip_prefix("rpc error: code = ")
+        .and_then(|rest| rest.split_once(" desc = "))
+        .map_or(error, |(_, text)| text)
 }
 
 fn kind_of(code: Code) -> ErrorKind {
@@ -241,6 +254,28 @@ mod tests {
         assert_eq!(lost.kind(), ErrorKind::Unreachable);
         assert!(lost.is_lost_connection());
         assert_eq!(chain(&lost), "connection to the node lost: broken pipe");
+    }
+
+    #[test]
+    fn the_error_of_another_node_is_shown_without_its_code() {
+        let text = "rpc error: code = NotFound desc = log \"x\" was not registered";
+        let mut metadata = Metadata {
+            error: text.to_owned(),
+            ..Metadata::default()
+        };
+        let plain = "log \"x\" was not registered";
+        assert_eq!(chain(&Error::of_node(&metadata)), plain);
+        metadata.status = Some(mainstay_api::google::rpc::Status {
+            code: 5,
+            message: plain.to_owned(),
+            ..Default::default()
+        });
+        let error = Error::of_node(&metadata);
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(chain(&error), plain);
+        metadata.error = "rpc error: no code".to_owned();
+        metadata.status = None;
+        assert_eq!(chain(&Error::of_node(&metadata)), "rpc error: no code");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tagging of answers with their node: protobuf merges a field that occurs twice in a message, so
 //! the node's name is added to an answer by appending it.
 
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::wire::{Fields, Malformed, Value, put_bytes, put_varint, varint_length};
 
@@ -89,13 +89,17 @@ impl NodeTag {
         if text.is_empty() {
             text = format!("the node answered {:?}", status.code());
         }
+        let error = format!(
+            "rpc error: code = {} desc = {text}",
+            code_name(status.code())
+        );
         let mut detail = Vec::new();
         detail.push(STATUS_CODE << 3);
         put_varint(status.code() as usize, &mut detail);
         put_bytes(STATUS_MESSAGE, text.as_bytes(), &mut detail);
         let mut metadata = Vec::new();
         put_bytes(HOSTNAME, self.hostname.as_bytes(), &mut metadata);
-        put_bytes(ERROR, text.as_bytes(), &mut metadata);
+        put_bytes(ERROR, error.as_bytes(), &mut metadata);
         put_bytes(STATUS, &detail, &mut metadata);
         let mut message = Vec::new();
         put_bytes(FIRST, &metadata, &mut message);
@@ -107,6 +111,15 @@ impl NodeTag {
         let mut reply = Vec::new();
         put_bytes(FIRST, &self.failure(status), &mut reply);
         reply
+    }
+}
+
+/// The name of a code in the text that clients of this API print and match.
+fn code_name(code: Code) -> String {
+    match code {
+        Code::Ok => "OK".to_owned(),
+        Code::Cancelled => "Canceled".to_owned(),
+        code => format!("{code:?}"),
     }
 }
 

@@ -60,6 +60,27 @@ fn name_all<'a>(name: &str, metadata: impl Iterator<Item = &'a mut Option<Metada
     }
 }
 
+/// The names of gRPC's codes, as clients in Go print them.
+const CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+
 proptest! {
     #[test]
     fn replies_of_several_nodes_become_one(replies in proptest::collection::vec(("[a-z0-9.:-]{1,300}", processes()), 0..5)) {
@@ -101,7 +122,7 @@ proptest! {
         let tag = NodeTag::new(&name);
         let metadata = Metadata {
             hostname: name,
-            error: text.clone(),
+            error: format!("rpc error: code = {} desc = {text}", CODES[usize::try_from(code).unwrap()]),
             status: Some(rpc::Status { code, message: text, details: Vec::new() }),
         };
         let data = Data { metadata: Some(metadata.clone()), ..Data::default() };

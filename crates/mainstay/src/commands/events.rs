@@ -48,7 +48,7 @@ impl Events {
             let event = event?;
             client.report(event.metadata.as_ref());
             let node = client.node_name(event.metadata.as_ref());
-            // A stream with history starts with an empty event that only confirms the subscription.
+            // A stream starts with an empty event that only confirms the subscription.
             let Some(event) = EventLine::decode(&event) else {
                 continue;
             };
@@ -77,6 +77,7 @@ impl Events {
                 i32::try_from(since.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
             }),
             until_now: !self.follow,
+            ..EventsRequest::default()
         }
     }
 }

@@ -14,11 +14,14 @@ pub(super) fn stream(request: DiskUsageRequest) -> Result<Answers<DiskUsageInfo>
         depth: depth(request.recursion_depth)?,
         files: request.all,
     };
-    let paths = match request.paths {
-        none if none.is_empty() => vec![PathBuf::from("/")],
-        paths => paths.iter().map(|path| Path::new("/").join(path)).collect(),
+    let Some(first) = request.paths.first() else {
+        return Err(Status::invalid_argument(
+            "no path is named; set paths, such as \"/\"",
+        ));
     };
-    let what = shorten(&paths[0].display().to_string());
+    let what = shorten(&Path::new("/").join(first).display().to_string());
+    let paths = request.paths.iter().map(|path| Path::new("/").join(path));
+    let paths: Vec<PathBuf> = paths.collect();
     let threshold = request.threshold;
     produce_many(what, move |infos| {
         paths

@@ -23,7 +23,7 @@ pub(super) async fn stream(
     store: &EventStore,
     request: &EventsRequest,
 ) -> Result<Answers<Event>, Status> {
-    let (start, wants_history) = start_at(request)?;
+    let start = start_at(request)?;
     let store = store.clone();
     // Finding the start may read old segments from disk.
     let subscription = tokio::task::spawn_blocking(move || store.subscribe(start))
@@ -31,9 +31,10 @@ pub(super) async fn stream(
         .map_err(|_| Status::internal("the events journal failed; its log says why"))?
         .map_err(|error| status::of_events(&error))?;
 
-    // Clients that ask for history wait for one empty event first.
-    let hello = stream::iter(wants_history.then(|| Ok(Event::default())));
+    // Clients wait for one empty event before they do what they want to see the events of.
+    let hello = stream::once(std::future::ready(Ok(Event::default())));
     let until_now = request.until_now;
+    let actor = request.with_actor_id.clone();
     let rest = stream::unfold(Some(subscription), move |subscription| async move {
         let mut subscription = subscription?;
         let batch = next(&mut subscription, until_now).await.transpose()?;
@@ -48,7 +49,10 @@ pub(super) async fn stream(
             Err(error) => (vec![Err(status::of_events(&error))], None),
         })
     });
-    Ok(Box::pin(hello.chain(rest.flat_map(stream::iter))))
+    let rest = rest.flat_map(stream::iter).filter(move |event| {
+        std::future::ready(event.as_ref().map_or(true, |event| is_wanted(event, &actor)))
+    });
+    Ok(Box::pin(hello.chain(rest)))
 }
 
 async fn next(
@@ -62,7 +66,12 @@ async fn next(
     }
 }
 
-fn start_at(request: &EventsRequest) -> Result<(StartAt, bool), Status> {
+/// An event without data reports an error, which every reader has to know.
+fn is_wanted(event: &Event, actor: &str) -> bool {
+    actor.is_empty() || event.data.is_none() || event.actor_id == actor
+}
+
+fn start_at(request: &EventsRequest) -> Result<StartAt, Status> {
     let EventsRequest {
         tail_events,
         tail_id,
@@ -71,10 +80,9 @@ fn start_at(request: &EventsRequest) -> Result<(StartAt, bool), Status> {
     } = request;
     let asked = [*tail_events != 0, !tail_id.is_empty(), *tail_seconds != 0];
     match asked {
-        [false, false, false] => Ok((StartAt::Now, false)),
+        [false, false, false] => Ok(StartAt::Now),
         [true, false, false] => {
-            let start = u64::try_from(*tail_events).map_or(StartAt::All, StartAt::Last);
-            Ok((start, true))
+            Ok(u64::try_from(*tail_events).map_or(StartAt::All, StartAt::Last))
         }
         [false, true, false] => {
             let id: EventId = tail_id.parse().map_err(|_| {
@@ -84,7 +92,7 @@ fn start_at(request: &EventsRequest) -> Result<(StartAt, bool), Status> {
                     shorten(tail_id)
                 ))
             })?;
-            Ok((StartAt::After(id), true))
+            Ok(StartAt::After(id))
         }
         [false, false, true] => {
             let seconds = u64::try_from(*tail_seconds).map_err(|_| {
@@ -92,7 +100,7 @@ fn start_at(request: &EventsRequest) -> Result<(StartAt, bool), Status> {
                     "tail_seconds is negative; it counts seconds into the past",
                 )
             })?;
-            Ok((StartAt::Since(ago(Duration::from_secs(seconds))), true))
+            Ok(StartAt::Since(ago(Duration::from_secs(seconds))))
         }
         _ => Err(Status::invalid_argument(
             "tail_events, tail_id and tail_seconds exclude each other; set one of them",
@@ -126,5 +134,7 @@ fn wire_event(event: &JournalEvent) -> Event {
             value: event.payload.to_vec(),
         }),
         id: event.id.to_string(),
+        // No call that this node serves names an actor.
+        actor_id: String::new(),
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status>
         root => PathBuf::from("/").join(root),
     };
     let options = WalkOptions {
-        depth: depth(request)?,
+        depth: depth(request),
         xattrs: request.report_xattrs,
     };
     let what = root.display().to_string();
@@ -37,13 +37,12 @@ pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status>
     })
 }
 
-fn depth(request: &ListRequest) -> Result<Option<u32>, Status> {
-    match (request.recurse, request.recursion_depth) {
-        (false, _) => Ok(Some(1)),
-        (true, 0) => Ok(None),
-        (true, levels) => u32::try_from(levels)
-            .map(Some)
-            .map_err(|_| Status::invalid_argument("recursion_depth is negative; 0 means no limit")),
+/// Returns the number of levels to list. Some clients send 0 for no limit, others -1.
+fn depth(request: &ListRequest) -> Option<u32> {
+    match (request.recurse, u32::try_from(request.recursion_depth)) {
+        (false, _) => Some(1),
+        (true, Ok(0) | Err(_)) => None,
+        (true, Ok(levels)) => Some(levels),
     }
 }
 

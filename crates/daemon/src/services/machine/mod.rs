@@ -17,8 +17,8 @@ use mainstay_api::envelope;
 use mainstay_api::machine::machine_service_server::MachineService;
 use mainstay_api::machine::{
     BootstrapRequest, BootstrapResponse, CopyRequest, CpuFreqStatsResponse, CpuInfoResponse,
-    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FileInfo,
-    HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
+    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FeaturesInfo,
+    FileInfo, HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
     MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse, PlatformInfo,
     ReadRequest, RebootResponse, RecoverRequest, RecoverResponse, ResetRequest, ResetResponse,
     RollbackRequest, RollbackResponse, ServiceListResponse, ServiceRestartRequest,
@@ -69,6 +69,7 @@ fn version(node: &Node) -> Version {
             name: node.platform.name.clone(),
             mode: node.platform.mode.to_string(),
         }),
+        features: Some(FeaturesInfo { rbac: true }),
     }
 }
 
