@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use mainstay_identity::{Authority, CertificateInfo, ClientSpec, Role, tls};
-use mainstay_testkit::{Credentials, TestNode, connect_tls};
+use mainstay_identity::{Authority, CertificateInfo, ClientConfig, ClientSpec, Role, tls};
+use mainstay_testkit::{Credentials, TestNetwork, TestNode, connect_tls};
 
 /// The handshake and one call: where a refusal of TLS 1.3 shows at the latest.
 async fn try_version(node: &TestNode, credentials: &Credentials) -> Result<(), String> {
@@ -270,4 +270,52 @@ fn a_node_joins_with_a_certificate_made_elsewhere() {
     // Root on the node itself still gets in: the kernel vouches for it.
     let socket = format!("unix:{}", node.socket().display());
     cli().run(["version", "-e", &socket]).ok();
+}
+
+#[test]
+fn the_client_configuration_of_a_node_that_listens_everywhere_works_elsewhere() {
+    let network = TestNetwork::of_machines(2);
+    let node = TestNode::builder()
+        .on(network.machine(0))
+        .arg("--listen")
+        .arg("0.0.0.0:50000")
+        .start();
+    let file = node.state().join("client.yaml");
+    let endpoints = || {
+        let config = ClientConfig::load(&file).unwrap();
+        config.get(None).unwrap().1.endpoints.clone()
+    };
+    // Without the port: original clients append it themselves.
+    assert_eq!(endpoints(), [TestNetwork::address(0)]);
+    let mut version = network.machine(1).command(&mainstay_testkit::binary());
+    version
+        .args(["version", "-o", "json", "--client-config"])
+        .arg(&file);
+    let output = version.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+
+    // The configuration of a further client points there too.
+    let issue = ["pki", "client", "--name", "bob", "--role", "os:reader"];
+    let yaml = node.cli().run(issue).ok();
+    assert!(yaml.contains(&TestNetwork::address(0)), "{yaml}");
+    assert!(!yaml.contains(":50000"), "{yaml}");
+}
+
+#[test]
+fn a_new_endpoint_keeps_the_administrator_s_credentials() {
+    let mut node = TestNode::start();
+    let file = node.state().join("client.yaml");
+    let mut config = ClientConfig::load(&file).unwrap();
+    let before = config.clone();
+    let name = config.context.clone();
+    config.contexts.get_mut(&name).unwrap().endpoints = vec!["10.0.0.1:50000".to_owned()];
+    assert!(node.stop().success());
+    config.save(&file).unwrap();
+    let node = node.restart();
+    let after = ClientConfig::load(&file).unwrap();
+    let (before, after) = (&before.contexts[&name], &after.contexts[&name]);
+    assert_eq!(after.endpoints, [node.listen().to_string()]);
+    assert_eq!(after.crt, before.crt);
+    node.cli().run(["version"]).ok();
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
+use std::net::Ipv6Addr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -171,7 +172,7 @@ impl ContextForm {
     fn from_context(context: &Context) -> Self {
         let encoded = |pem: &str| EncodedPem(pem.to_owned());
         Self {
-            endpoints: Some(context.endpoints.clone()),
+            endpoints: Some(context.endpoints.iter().map(|e| written(e)).collect()),
             nodes: (!context.nodes.is_empty()).then(|| context.nodes.clone()),
             socket: context.socket.clone(),
             ca: context.ca.as_deref().map(encoded),
@@ -179,6 +180,24 @@ impl ContextForm {
             key: context.key.as_ref().map(|key| encoded(key.expose())),
             extra: context.extra.clone(),
         }
+    }
+}
+
+/// Returns an endpoint without the default port: existing clients append it themselves and fail on
+/// one that is there. Other ports are kept, which this client reads.
+fn written(endpoint: &str) -> String {
+    let host = match endpoint.strip_suffix(":50000") {
+        Some(host) if !host.is_empty() && host != "unix" => host,
+        _ => return endpoint.to_owned(),
+    };
+    let unbracketed = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .filter(|address| address.parse::<Ipv6Addr>().is_ok());
+    match unbracketed {
+        Some(address) => address.to_owned(),
+        None if host.contains([':', '[', ']', '/']) => endpoint.to_owned(),
+        None => host.to_owned(),
     }
 }
 

@@ -48,6 +48,29 @@ fn config(current: &str, contexts: &[(&str, &str)]) -> ClientConfig {
 }
 
 #[test]
+fn endpoints_are_written_without_the_default_port() {
+    for (endpoint, written) in [
+        ("10.0.0.1:50000", "10.0.0.1"),
+        ("node-2.example.org:50000", "node-2.example.org"),
+        ("[fd00::1]:50000", "fd00::1"),
+        ("10.0.0.1:50001", "10.0.0.1:50001"),
+        ("[fd00::1]:50001", "[fd00::1]:50001"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("fd00::50000", "fd00::50000"),
+        ("fd00:50000", "fd00"),
+        ("fd00::1:50000", "fd00::1:50000"),
+        ("unix:50000", "unix:50000"),
+        ("unix:/run/x:50000", "unix:/run/x:50000"),
+        (":50000", ":50000"),
+    ] {
+        let text = config("a", &[("a", endpoint)]).to_yaml().unwrap();
+        let (_directory, path) = self::written(&text);
+        let read = ClientConfig::load(&path).unwrap();
+        assert_eq!(read.get(None).unwrap().1.endpoints, [written], "{endpoint}");
+    }
+}
+
+#[test]
 fn a_file_of_an_existing_client_is_read_and_unknown_keys_are_preserved() {
     let text = format!(
         "context: lab\n\

@@ -43,10 +43,21 @@ pub fn ensure(
     now: jiff::Timestamp,
 ) -> Result<bool, ClientFileError> {
     match ClientConfig::load(path) {
-        Ok(present) if is_valid(&present, wanted, now) => return Ok(false),
+        Ok(mut present) => match present.contexts.get_mut(wanted.context) {
+            Some(context) if has_valid_credentials(context, wanted, now) => {
+                let endpoints = [wanted.endpoint];
+                if context.endpoints == endpoints {
+                    return Ok(false);
+                }
+                context.endpoints = endpoints.map(str::to_owned).to_vec();
+                present.save(path)?;
+                return Ok(true);
+            }
+            _ => {}
+        },
         // A file that others can read is never replaced silently: they may know its key.
         Err(error) if error.is_permission_problem() => return Err(error.into()),
-        _ => {}
+        Err(_) => {}
     }
     let spec = ClientSpec {
         name: "admin".to_owned(),
@@ -70,12 +81,9 @@ pub fn ensure(
     Ok(true)
 }
 
-fn is_valid(present: &ClientConfig, wanted: &Wanted<'_>, now: jiff::Timestamp) -> bool {
-    let Some(context) = present.contexts.get(wanted.context) else {
-        return false;
-    };
+fn has_valid_credentials(context: &Context, wanted: &Wanted<'_>, now: jiff::Timestamp) -> bool {
     let fresh = context.crt.as_deref().is_some_and(|pem| {
         CertificateInfo::from_pem(pem).is_ok_and(|certificate| !certificate.renew_due(now))
     });
-    fresh && context.endpoints == [wanted.endpoint] && context.ca.as_deref() == Some(wanted.ca_pem)
+    fresh && context.key.is_some() && context.ca.as_deref() == Some(wanted.ca_pem)
 }

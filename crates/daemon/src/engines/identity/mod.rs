@@ -1,6 +1,7 @@
 //! The node's identity: its certificates, the names they carry and the revoked serial numbers.
 
 mod client_file;
+mod endpoint;
 mod renewal;
 
 use std::collections::BTreeSet;

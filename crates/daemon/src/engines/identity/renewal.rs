@@ -1,6 +1,6 @@
 //! Keeps the node's certificates valid: checks them regularly and on every reload.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::client_file::{self, ClientFileError, Wanted};
+use super::endpoint::endpoint;
 use super::{Identity, towards_nodes};
 use crate::node::Node;
 
@@ -24,7 +25,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(12 * 60 * 60);
 pub struct Renewal {
     node: Arc<Node>,
     client_file: PathBuf,
-    endpoint: String,
+    listen: SocketAddr,
     /// Fingerprint of the node certificate that connections are served with.
     in_use: Mutex<String>,
 }
@@ -37,7 +38,7 @@ impl Renewal {
         let renewal = Self {
             node: Arc::clone(node),
             client_file,
-            endpoint: reachable(engines.listeners.listen).to_string(),
+            listen: engines.listeners.listen,
             in_use: Mutex::new(certificate.info.fingerprint.clone()),
         };
         match renewal.ensure_client_file(certificate, jiff::Timestamp::now()) {
@@ -107,9 +108,10 @@ impl Renewal {
             return Ok(false);
         };
         let context = mainstay_node::hostname();
+        let endpoint = endpoint(self.listen, &self.identity().wanted.load().names);
         let wanted = Wanted {
             context: &context,
-            endpoint: &self.endpoint,
+            endpoint: &endpoint,
             ca_pem: &node.ca,
         };
         client_file::ensure(&self.client_file, &authority, &wanted, now)
@@ -144,14 +146,4 @@ impl Renewal {
     pub fn has_client_file(&self) -> bool {
         self.client_file.exists()
     }
-}
-
-/// Returns the address under which a client on this machine reaches `listen`.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
 }
