@@ -20,5 +20,7 @@ pub use events::{
     Delivery, Event, EventError, EventId, EventRetention, EventStore, InvalidEventId, StartAt,
     Subscription,
 };
-pub use logs::{LogChunk, LogError, LogLimits, LogQuery, LogStore, LogStream, LogWriter};
+pub use logs::{
+    LogChunk, LogError, LogLimits, LogQuery, LogRetention, LogStore, LogStream, LogWriter,
+};
 pub use time::Timestamp;

@@ -1,5 +1,7 @@
 //! Size limits of logs.
 
+use std::time::Duration;
+
 const MIB: u64 = 1024 * 1024;
 
 /// Limits of one source. A new file is started before the current one exceeds `file_bytes`; the
@@ -17,4 +19,12 @@ impl Default for LogLimits {
             total_bytes: 64 * MIB,
         }
     }
+}
+
+/// Retention of a log by time. Files that exceed [`LogLimits::total_bytes`] stay until their last line
+/// is older than `min_age`, or all files together exceed `max_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRetention {
+    pub min_age: Duration,
+    pub max_bytes: u64,
 }

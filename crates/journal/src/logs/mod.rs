@@ -31,7 +31,7 @@ mod writer;
 
 pub use chunk::LogChunk;
 pub use error::LogError;
-pub use limits::LogLimits;
+pub use limits::{LogLimits, LogRetention};
 pub use query::LogQuery;
 pub use store::LogStore;
 pub use stream::LogStream;

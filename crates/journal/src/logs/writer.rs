@@ -8,11 +8,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::directory::LogDirectory;
 use super::error::LogError;
 use super::file_end::FileEnd;
-use super::limits::LogLimits;
+use super::limits::{LogLimits, LogRetention};
 use crate::Timestamp;
 use crate::cri::{Stream, write_line};
 use crate::io::as_u64;
@@ -29,12 +30,15 @@ pub struct LogWriter {
     directory: LogDirectory,
     _lock: FileLock,
     limits: LogLimits,
+    retention: Option<LogRetention>,
     /// The newest generation, being written; there is none before the first line.
     file: Option<File>,
     generation: u64,
     file_bytes: u64,
-    /// The older generations and their sizes, oldest first.
-    older: VecDeque<(u64, u64)>,
+    /// The older generations, oldest first.
+    older: VecDeque<Older>,
+    /// Files removed before the age that the retention asks for.
+    removed_early: u64,
     /// The newest time in the current file.
     last_time: Option<Timestamp>,
     /// True if the current file may end inside a line or after a partial record.
@@ -44,9 +48,27 @@ pub struct LogWriter {
     buffer: Vec<u8>,
 }
 
+/// A generation that is no longer written.
+#[derive(Debug)]
+struct Older {
+    generation: u64,
+    bytes: u64,
+    last_write: SystemTime,
+}
+
 impl LogWriter {
     /// Opens the log at its end. A line that the last writer left torn is ended, not truncated.
     pub fn open(root: &Path, source: &str, limits: LogLimits) -> Result<Self, LogError> {
+        Self::open_retained(root, source, limits, None)
+    }
+
+    /// Opens the log as [`LogWriter::open`] does, with retention by time.
+    pub fn open_retained(
+        root: &Path,
+        source: &str,
+        limits: LogLimits,
+        retention: Option<LogRetention>,
+    ) -> Result<Self, LogError> {
         let directory = LogDirectory::open_or_create(root, source)?;
         let lock = directory.lock()?;
         let write_error = |source| LogError::Write {
@@ -56,13 +78,19 @@ impl LogWriter {
         let mut generations = VecDeque::new();
         for generation in directory.generations().map_err(write_error)? {
             if let Some(file) = directory.open_generation(generation).map_err(write_error)? {
-                generations.push_back((generation, file.metadata().map_err(write_error)?.len()));
+                let metadata = file.metadata().map_err(write_error)?;
+                generations.push_back(Older {
+                    generation,
+                    bytes: metadata.len(),
+                    last_write: metadata.modified().map_err(write_error)?,
+                });
             }
         }
         let (generation, file_bytes, file) = match generations.pop_back() {
-            Some((newest, len)) => {
-                let file = directory.append_to(newest).map_err(write_error)?;
-                (newest, len, Some(file))
+            Some(newest) => {
+                let file = directory.append_to(newest.generation);
+                let file = file.map_err(write_error)?;
+                (newest.generation, newest.bytes, Some(file))
             }
             None => (0, 0, None),
         };
@@ -71,9 +99,11 @@ impl LogWriter {
             directory,
             _lock: lock,
             limits,
+            retention,
             generation,
             file_bytes,
             older: generations,
+            removed_early: 0,
             last_time: None,
             torn: true,
             link_stale: true,
@@ -162,6 +192,24 @@ impl LogWriter {
         self.delete_oldest();
     }
 
+    /// Changes the limits and the retention, at once.
+    pub fn set_retention(&mut self, limits: LogLimits, retention: Option<LogRetention>) {
+        self.retention = retention;
+        self.set_limits(limits);
+    }
+
+    /// Returns the size of all files together.
+    pub fn total_bytes(&self) -> u64 {
+        let older: u64 = self.older.iter().map(|older| older.bytes).sum();
+        older + self.file_bytes
+    }
+
+    /// Returns the number of files removed, since the last call, before the age that the retention
+    /// asks for.
+    pub fn take_removed_early(&mut self) -> u64 {
+        mem::take(&mut self.removed_early)
+    }
+
     fn write_out(&mut self, lines: &[u8]) -> Result<(), LogError> {
         if self.torn {
             if let Some(end) = self.end()? {
@@ -241,7 +289,11 @@ impl LogWriter {
                 source,
             })?;
         if self.file.replace(file).is_some() {
-            self.older.push_back((self.generation, self.file_bytes));
+            self.older.push_back(Older {
+                generation: self.generation,
+                bytes: self.file_bytes,
+                last_write: SystemTime::now(),
+            });
         }
         self.generation = next;
         self.file_bytes = 0;
@@ -250,16 +302,40 @@ impl LogWriter {
     }
 
     fn delete_oldest(&mut self) {
-        let older: u64 = self.older.iter().map(|(_, bytes)| bytes).sum();
-        let mut total = older + self.file_bytes;
-        while total > self.limits.total_bytes {
-            let Some((generation, bytes)) = self.older.pop_front() else {
+        let mut total = self.total_bytes();
+        while self
+            .older
+            .front()
+            .is_some_and(|oldest| self.is_due(oldest, total))
+        {
+            let Some(oldest) = self.older.pop_front() else {
                 return;
             };
+            if self.is_young(&oldest) {
+                self.removed_early += 1;
+            }
             // A file that cannot be deleted is found again when the log is next opened.
-            let _ = self.directory.remove(generation);
-            total -= bytes;
+            let _ = self.directory.remove(oldest.generation);
+            total -= oldest.bytes;
         }
+    }
+
+    fn is_due(&self, oldest: &Older, total: u64) -> bool {
+        match self.retention {
+            Some(retention) if total <= retention.max_bytes => {
+                total > self.limits.total_bytes && !self.is_young(oldest)
+            }
+            Some(_) => true,
+            None => total > self.limits.total_bytes,
+        }
+    }
+
+    fn is_young(&self, older: &Older) -> bool {
+        // A file of the future, after the clock was set back, is young.
+        self.retention.is_some_and(|retention| {
+            let age = older.last_write.elapsed().unwrap_or_default();
+            age < retention.min_age
+        })
     }
 
     fn write_error(&self, source: io::Error) -> LogError {

@@ -1,7 +1,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use mainstay_journal::{LogError, LogLimits, LogQuery, LogStore, LogWriter, Stream, Timestamp};
+use mainstay_journal::{
+    LogError, LogLimits, LogQuery, LogRetention, LogStore, LogWriter, Stream, Timestamp,
+};
 
 use crate::log_support::{at, files, open, plainly, read, texts};
 use crate::support::block_on;
@@ -265,4 +267,58 @@ fn names_cannot_leave_the_root() {
         assert!(matches!(read, Err(LogError::NotFound { log }) if log == name));
         assert!(!store.exists(name));
     }
+}
+
+#[test]
+fn files_younger_than_the_retention_stay_up_to_its_size() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = LogLimits {
+        file_bytes: 1000,
+        total_bytes: 3000,
+    };
+    let retention = LogRetention {
+        min_age: std::time::Duration::from_secs(3600),
+        max_bytes: 10_000,
+    };
+    let open = || LogWriter::open_retained(root.path(), "kept", limits, Some(retention)).unwrap();
+    let mut writer = open();
+    let line = [b'x'; 60];
+    while writer.total_bytes() < 9000 {
+        writer
+            .append(Timestamp::now(), Stream::Stdout, &line)
+            .unwrap();
+    }
+    let directory = root.path().join("kept");
+    let files = || {
+        let entries = std::fs::read_dir(&directory).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.retain(|path| path.extension().is_some_and(|kind| kind == "log"));
+        files.sort();
+        files
+    };
+    assert!(files().len() >= 9, "beyond total_bytes: {:?}", files());
+    drop(writer);
+    let before = files();
+    assert_eq!(open().take_removed_early(), 0);
+    assert_eq!(files(), before, "opening the log removes none");
+
+    // The three oldest become older than the retention.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    for path in &before[..3] {
+        let file = std::fs::File::options().append(true).open(path).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    let mut writer = open();
+    assert_eq!(files(), before[3..]);
+    assert_eq!(writer.take_removed_early(), 0);
+
+    // At the size limit young ones go, and are counted.
+    for _ in 0..200 {
+        writer
+            .append(Timestamp::now(), Stream::Stdout, &line)
+            .unwrap();
+        assert!(writer.total_bytes() <= retention.max_bytes);
+    }
+    assert!(writer.take_removed_early() > 0);
+    assert_eq!(writer.take_removed_early(), 0);
 }
