@@ -24,12 +24,11 @@ use tower::Service;
 use crate::connection::Connection;
 use crate::engines::Engines;
 use crate::engines::identity::Revoked;
-use crate::log::Lines;
 use crate::requester::Requester;
 
 pub use body::CallBody;
 pub use local::LocalRoutes;
-use record::{CallLog, Record};
+use record::{CallLog, CallLogs, Kind, Record};
 
 /// The only service for callers that are not identified.
 const PODS_SERVICE: &str = "/v1alpha.PublicAPI/";
@@ -38,8 +37,7 @@ const PODS_SERVICE: &str = "/v1alpha.PublicAPI/";
 pub struct Gate {
     routes: Routes,
     fanout: Arc<Fanout>,
-    requests: Lines,
-    audit: Lines,
+    logs: Arc<CallLogs>,
     revoked: Revoked,
     stop: CancellationToken,
     budget: budget::Budget,
@@ -50,8 +48,11 @@ impl Gate {
         Self {
             routes,
             fanout: Arc::clone(&engines.fanout.fanout),
-            requests: engines.journal.daemon_log.lines(),
-            audit: engines.journal.audit_log.lines(),
+            logs: Arc::new(CallLogs {
+                requests: engines.journal.daemon_log.lines(),
+                audit: engines.journal.audit_log.lines(),
+                denied: engines.journal.denied_log.lines(),
+            }),
             revoked: Arc::clone(&engines.identity.revoked),
             stop: CancellationToken::new(),
             budget: budget::Budget::default(),
@@ -74,7 +75,7 @@ impl Gate {
         }
         let caller = match forwarded::caller(&connection.caller, request.headers()) {
             Ok(caller) => caller,
-            Err(status) => return self.finish(self.log(record, true), status.into_http()),
+            Err(status) => return self.finish(self.log(record, Kind::Refused), status.into_http()),
         };
         let forwarded = caller.as_ref() != &connection.caller;
         if forwarded {
@@ -82,14 +83,14 @@ impl Gate {
         }
         let admitted = match self.authorize(&caller, record.method(), request.headers()) {
             Ok(admitted) => admitted,
-            Err(status) => return self.finish(self.log(record, true), status.into_http()),
+            Err(status) => return self.finish(self.log(record, Kind::Refused), status.into_http()),
         };
         if let Some((forward, _)) = &admitted.forward {
             record.forwarded_to(forward.shown());
         }
         // Created before the work begins: a caller that disconnects drops this future, and the
         // call has to be logged all the same.
-        let log = self.log(record, admitted.audited);
+        let log = self.log(record, admitted.kind);
         let requester = Requester::new(&connection.client, &caller, forwarded);
         let response = requester.run(self.call(request, admitted)).await;
         self.finish(log, response)
@@ -154,7 +155,7 @@ impl Gate {
             }
         };
         Ok(Admitted {
-            audited: rule.audited,
+            kind: Kind::of(rule),
             forward: asker.map(|asker| (forward, asker)),
         })
     }
@@ -185,9 +186,8 @@ impl Gate {
         }
     }
 
-    fn log(&self, record: Record, audited: bool) -> CallLog {
-        let audit = audited.then(|| self.audit.clone());
-        record.into_log(self.requests.clone(), audit)
+    fn log(&self, record: Record, kind: Kind) -> CallLog {
+        record.into_log(Arc::clone(&self.logs), kind)
     }
 
     fn finish(&self, log: CallLog, response: Response<Body>) -> Response<CallBody> {
@@ -203,13 +203,13 @@ impl Gate {
             http::header::CONTENT_TYPE,
             http::HeaderValue::from_static("text/plain"),
         );
-        self.finish(self.log(record, false), response)
+        self.finish(self.log(record, Kind::Refused), response)
     }
 }
 
 /// A permitted call.
 struct Admitted {
-    audited: bool,
+    kind: Kind,
     /// The nodes it is forwarded to, and for whom.
     forward: Option<(Forward, Asker)>,
 }

@@ -1,17 +1,53 @@
-//! One log line per call: method, caller, peer, status code, duration.
+//! The log line of each call: method, caller, peer, status code, duration. Lines that repeat each
+//! other are folded, except those of the audit log.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mainstay_identity::{Role, Rule, rule};
 use mainstay_journal::Timestamp;
 use tonic::Code;
 
 use crate::connection::{CallGuard, Connection};
-use crate::log::Lines;
+use crate::log::{Lines, Repeatable};
 
 /// Longer paths are cut in the log: they are the caller's text.
-const MAX_METHOD_BYTES: usize = 256;
+const MAX_METHOD_BYTES: usize = 128;
+/// The method of folded lines about methods without a rule, whose names are the caller's text.
+const UNLISTED: &str = "(unlisted)";
+
+/// The logs that calls are written to.
+#[derive(Debug)]
+pub(super) struct CallLogs {
+    pub(super) requests: Lines,
+    pub(super) audit: Lines,
+    pub(super) denied: Lines,
+}
+
+/// The kind of a call, which decides the logs of its line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It changes nothing and reads no secrets.
+    Reading,
+    /// It is audited, whatever its result.
+    Audited,
+    /// It is audited if it succeeds. Every reader may call it, and a failure has no effect: it is
+    /// logged like a refusal.
+    AuditedSuccess,
+    /// It is refused before it begins.
+    Refused,
+}
+
+impl Kind {
+    pub(super) fn of(rule: Rule) -> Self {
+        match (rule.audited, rule.role) {
+            (false, _) => Self::Reading,
+            (true, Role::Reader) => Self::AuditedSuccess,
+            (true, _) => Self::Audited,
+        }
+    }
+}
 
 /// A running call.
 pub(super) struct Record {
@@ -29,8 +65,8 @@ pub(super) struct Record {
 /// A call that is logged exactly once: at its end, or when this is dropped.
 pub(super) struct CallLog {
     record: Record,
-    requests: Lines,
-    audit: Option<Lines>,
+    logs: Arc<CallLogs>,
+    kind: Kind,
     ended: bool,
 }
 
@@ -58,11 +94,11 @@ impl Record {
         self.forwarded_to = Some(nodes);
     }
 
-    pub(super) fn into_log(self, requests: Lines, audit: Option<Lines>) -> CallLog {
+    pub(super) fn into_log(self, logs: Arc<CallLogs>, kind: Kind) -> CallLog {
         CallLog {
             record: self,
-            requests,
-            audit,
+            logs,
+            kind,
             ended: false,
         }
     }
@@ -73,36 +109,73 @@ impl CallLog {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        let Record {
-            method,
-            connection,
-            began,
-            forwarded_for,
-            forwarded_to,
-            ..
-        } = &self.record;
-        let who = forwarded_for.as_ref().unwrap_or(&connection.log_fields);
         let time = Timestamp::now();
-        let mut line = String::with_capacity(192);
-        // Writing to a String cannot fail.
-        let _ = write!(line, "{time} INFO call method=");
-        push_word(&mut line, method);
-        if let Some(nodes) = forwarded_to {
-            let _ = write!(line, " nodes={nodes:?}");
+        let took = self.record.began.elapsed();
+        let words = self.record.words(code);
+        let CallLogs {
+            requests,
+            audit,
+            denied,
+        } = &*self.logs;
+        let mut line = Repeatable {
+            kind: "INFO call",
+            words: &words,
+            shared: &words,
+            rest: None,
+            took,
+        };
+        match (self.kind, code) {
+            (Kind::Reading, Code::Ok) => requests.push_repeatable(time, &line),
+            (Kind::Reading, _) => requests.push(time, line.single(time).as_bytes()),
+            (Kind::Audited, _) | (Kind::AuditedSuccess, Code::Ok) => {
+                requests.push(time, line.single(time).as_bytes());
+                line.kind = "AUDIT call";
+                audit.push(time, line.single(time).as_bytes());
+            }
+            (Kind::AuditedSuccess | Kind::Refused, _) => {
+                let shared = self.record.shared_words(code);
+                let rest = format!("method=(others) who=(others) code={}", code_name(code));
+                line.shared = &shared;
+                line.rest = Some(&rest);
+                requests.push_repeatable(time, &line);
+                line.kind = "DENIED call";
+                denied.push_repeatable(time, &line);
+            }
         }
-        let _ = write!(
-            line,
-            " {who} code={} took={}us",
-            code_name(code),
-            began.elapsed().as_micros()
-        );
-        if let Some(audit) = &self.audit {
-            audit.push(
-                time,
-                line.replacen(" INFO call ", " AUDIT call ", 1).as_bytes(),
-            );
+    }
+}
+
+impl Record {
+    /// Returns the words of the call's own line.
+    fn words(&self, code: Code) -> String {
+        let mut words = String::with_capacity(160);
+        words.push_str("method=");
+        push_word(&mut words, &self.method);
+        if let Some(nodes) = &self.forwarded_to {
+            // Writing to a String cannot fail.
+            let _ = write!(words, " nodes={nodes:?}");
         }
-        self.requests.push(time, line.as_bytes());
+        let _ = write!(words, " {} code={}", self.who(), code_name(code));
+        words
+    }
+
+    /// Returns the words that a refusal shares with others: a caller can choose the names of methods
+    /// that do not exist and its own port, and must not choose the number of lines with them.
+    fn shared_words(&self, code: Code) -> String {
+        let method = match rule(&self.method).method {
+            "*" => UNLISTED,
+            method => method,
+        };
+        let who = match self.who().rsplit_once(':') {
+            Some((who, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => who,
+            _ => self.who(),
+        };
+        format!("method={method} {who} code={}", code_name(code))
+    }
+
+    fn who(&self) -> &str {
+        let own = &self.connection.log_fields;
+        self.forwarded_for.as_ref().unwrap_or(own)
     }
 }
 
@@ -119,7 +192,10 @@ fn push_word(line: &mut String, word: &str) {
     if word.len() <= MAX_METHOD_BYTES && word.bytes().all(plain) {
         line.push_str(word);
     } else {
-        let cut: String = word.chars().take(MAX_METHOD_BYTES).collect();
+        let mut cut: String = word.chars().take(MAX_METHOD_BYTES).collect();
+        if cut.len() < word.len() {
+            cut.push('…');
+        }
         let _ = write!(line, "{cut:?}");
     }
 }

@@ -24,7 +24,7 @@ use crate::state::StateDir;
 macro_rules! for_each_engine {
     ($generate:ident) => {
         $generate! {
-            journal(): Journal [log: LogSection, events: EventsSection];
+            journal(): Journal [log: LogSection, audit: AuditSection, events: EventsSection];
             identity(): Identity [identity: IdentitySection, compatibility: CompatibilitySection];
             listeners(): Listeners [limits: LimitsSection];
             cells(journal): Cells [cells: CellsSection];

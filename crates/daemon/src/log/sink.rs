@@ -10,13 +10,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mainstay_error_chain::chain;
-use mainstay_journal::Timestamp;
-use mainstay_journal::{LogLimits, LogWriter, Stream};
+use mainstay_journal::{LogLimits, LogRetention, LogWriter, Stream, Timestamp};
+
+use super::fold::{Folds, Repeatable};
+use super::size_watch::{Alarm, SizeWatch};
 
 /// Lines that would exceed this buffer are dropped.
 const MAX_BUFFERED_BYTES: usize = 1 << 20;
 /// A batch of this size is written without waiting for more.
 const BATCH_BYTES: usize = 64 << 10;
+/// A flush waits no longer than this for a disk that does not answer.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A handle for writing lines; clones write to the same log.
 #[derive(Clone)]
@@ -30,6 +34,13 @@ pub struct LogSink {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Limits of a log, and its retention by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkLimits {
+    pub log: LogLimits,
+    pub retention: Option<LogRetention>,
+}
+
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
@@ -40,15 +51,26 @@ struct Shared {
 
 #[derive(Default)]
 struct Waiting {
-    text: Vec<u8>,
-    ends: Vec<(Timestamp, usize)>,
-    dropped: u64,
-    limits: Option<LogLimits>,
+    batch: Batch,
+    folds: Folds,
     closed: bool,
     /// A flush waits: the batch is written at once.
     urgent: bool,
-    /// A batch has been taken and is being written.
-    writing: bool,
+    /// Batches taken by the thread, and those of them it is done with.
+    taken: u64,
+    done: u64,
+    /// The thread has ended: nothing is written any more.
+    ended: bool,
+}
+
+/// Lines that are written together.
+#[derive(Default)]
+struct Batch {
+    text: Vec<u8>,
+    ends: Vec<(Timestamp, usize)>,
+    dropped: u64,
+    limits: Option<SinkLimits>,
+    closed: bool,
 }
 
 impl Shared {
@@ -58,35 +80,91 @@ impl Shared {
     }
 }
 
+impl Batch {
+    fn add(&mut self, time: Timestamp, line: &[u8]) {
+        if self.text.len() + line.len() > MAX_BUFFERED_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        self.text.extend_from_slice(line);
+        self.ends.push((time, self.text.len()));
+    }
+}
+
+impl Waiting {
+    /// Moves the counts of repeated lines to the batch.
+    fn unfold(&mut self) {
+        let now = Timestamp::now();
+        for line in self.folds.take_lines(now) {
+            self.batch.add(now, line.as_bytes());
+        }
+    }
+
+    fn window_ended(&self) -> bool {
+        self.folds.time_left() == Some(Duration::ZERO)
+    }
+}
+
 impl Lines {
     /// Adds one line, without its newline.
     pub fn push(&self, time: Timestamp, line: &[u8]) {
+        self.add(&mut self.shared.lock(), time, line);
+    }
+
+    /// Adds one line, or counts it if it repeats another.
+    pub fn push_repeatable(&self, time: Timestamp, line: &Repeatable<'_>) {
         let mut waiting = self.shared.lock();
-        if waiting.text.len() + line.len() > MAX_BUFFERED_BYTES {
-            waiting.dropped += 1;
-            return;
+        if let Some(text) = waiting.folds.add(time, line) {
+            self.add(&mut waiting, time, text.as_bytes());
         }
-        waiting.text.extend_from_slice(line);
-        let end = waiting.text.len();
-        waiting.ends.push((time, end));
+    }
+
+    fn add(&self, waiting: &mut Waiting, time: Timestamp, line: &[u8]) {
+        let batch = &mut waiting.batch;
+        batch.add(time, line);
         // The thread sleeps only while the buffer is empty or until a batch is full.
-        if waiting.ends.len() == 1 || end >= BATCH_BYTES {
+        if batch.ends.len() == 1 || batch.text.len() >= BATCH_BYTES {
             self.shared.changed.notify_one();
         }
+    }
+
+    /// Waits until the kernel has every line pushed so far, counts of repeated ones included, for at
+    /// most a second. Blocks.
+    pub fn flush(&self) {
+        let shared = &self.shared;
+        let mut waiting = shared.lock();
+        waiting.urgent = true;
+        let wanted = waiting.taken + 1;
+        shared.changed.notify_one();
+        let _ = shared
+            .written
+            .wait_timeout_while(waiting, FLUSH_TIMEOUT, |waiting| {
+                waiting.done < wanted && !waiting.ended
+            });
     }
 }
 
 impl LogSink {
     /// Starts the writer thread; lines are buffered for at most `window`.
     pub fn start(writer: LogWriter, window: Duration) -> std::io::Result<Self> {
+        Self::start_watched(writer, window, None)
+    }
+
+    /// Starts the writer thread of a log with retention, with an alarm for its size.
+    pub fn start_watched(
+        writer: LogWriter,
+        window: Duration,
+        watched: Option<(LogRetention, Alarm)>,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let lines = Lines {
             shared: Arc::clone(&shared),
         };
+        let watch = watched.map(|(retention, alarm)| SizeWatch::new(retention, alarm));
         let thread = std::thread::Builder::new()
             .name("log-writer".to_owned())
             .stack_size(128 << 10)
-            .spawn(move || write_lines(&shared, writer, window))?;
+            .spawn(move || write_lines(&shared, writer, window, watch))?;
         Ok(Self {
             lines,
             thread: Mutex::new(Some(thread)),
@@ -99,19 +177,12 @@ impl LogSink {
 
     /// Waits until the kernel has every line pushed so far, for at most a second.
     pub fn flush(&self) {
-        let shared = &self.lines.shared;
-        let mut waiting = shared.lock();
-        waiting.urgent = true;
-        shared.changed.notify_one();
-        let _ = shared
-            .written
-            .wait_timeout_while(waiting, Duration::from_secs(1), |waiting| {
-                waiting.writing || !waiting.ends.is_empty()
-            });
+        self.lines.flush();
     }
 
-    pub fn set_limits(&self, limits: LogLimits) {
-        self.lines.shared.lock().limits = Some(limits);
+    /// Changes the limits, from the next lines on.
+    pub fn set_limits(&self, limits: SinkLimits) {
+        self.lines.shared.lock().batch.limits = Some(limits);
     }
 }
 
@@ -134,13 +205,24 @@ impl Drop for LogSink {
     }
 }
 
-fn write_lines(shared: &Shared, mut writer: LogWriter, window: Duration) {
+fn write_lines(
+    shared: &Shared,
+    mut writer: LogWriter,
+    window: Duration,
+    mut watch: Option<SizeWatch>,
+) {
     let mut failing = false;
     let mut lost = 0;
     loop {
+        if let Some(watch) = &mut watch {
+            watch.check(&mut writer);
+        }
         let batch = next_batch(shared, window);
         if let Some(limits) = batch.limits {
-            writer.set_limits(limits);
+            writer.set_retention(limits.log, limits.retention);
+            if let (Some(watch), Some(retention)) = (&mut watch, limits.retention) {
+                watch.set_retention(retention);
+            }
         }
         lost += batch.dropped;
         if let Err(error) = write_batch(&mut writer, &batch, &mut lost) {
@@ -156,7 +238,10 @@ fn write_lines(shared: &Shared, mut writer: LogWriter, window: Duration) {
         } else {
             failing = false;
         }
-        shared.lock().writing = false;
+        let mut waiting = shared.lock();
+        waiting.done = waiting.taken;
+        waiting.ended = batch.closed;
+        drop(waiting);
         shared.written.notify_all();
         if batch.closed {
             return;
@@ -165,29 +250,45 @@ fn write_lines(shared: &Shared, mut writer: LogWriter, window: Duration) {
 }
 
 /// Waits for the first line, then up to `window` for more.
-fn next_batch(shared: &Shared, window: Duration) -> Waiting {
-    let waiting = shared.lock();
-    let waiting = shared
-        .changed
-        .wait_while(waiting, |waiting| {
-            waiting.ends.is_empty() && !waiting.closed
-        })
-        .unwrap_or_else(PoisonError::into_inner);
+fn next_batch(shared: &Shared, window: Duration) -> Batch {
+    let mut waiting = shared.lock();
+    loop {
+        if waiting.window_ended() {
+            waiting.unfold();
+        }
+        if !waiting.batch.ends.is_empty() || waiting.closed || waiting.urgent {
+            break;
+        }
+        waiting = match waiting.folds.time_left() {
+            Some(left) => shared
+                .changed
+                .wait_timeout(waiting, left)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(waiting, _)| waiting),
+            None => shared
+                .changed
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner),
+        };
+    }
     let mut waiting = shared
         .changed
         .wait_timeout_while(waiting, window, |waiting| {
-            waiting.text.len() < BATCH_BYTES && !waiting.closed && !waiting.urgent
+            waiting.batch.text.len() < BATCH_BYTES && !waiting.closed && !waiting.urgent
         })
         .map_or_else(|poisoned| poisoned.into_inner().0, |(waiting, _)| waiting);
-    let batch = std::mem::take(&mut *waiting);
-    waiting.closed = batch.closed;
-    waiting.writing = true;
+    if waiting.urgent || waiting.closed {
+        waiting.unfold();
+    }
+    waiting.urgent = false;
+    waiting.taken += 1;
+    let mut batch = std::mem::take(&mut waiting.batch);
+    batch.closed = waiting.closed;
     batch
 }
 
 fn write_batch(
     writer: &mut LogWriter,
-    batch: &Waiting,
+    batch: &Batch,
     lost: &mut u64,
 ) -> Result<(), mainstay_journal::LogError> {
     if *lost > 0 {
@@ -218,6 +319,7 @@ impl std::fmt::Debug for LogSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::Fullness;
 
     fn read(root: &std::path::Path) -> String {
         let file = root.join("test/current");
@@ -268,7 +370,111 @@ mod tests {
         for _ in 0..3 {
             lines.push(Timestamp::now(), &vec![b'x'; MAX_BUFFERED_BYTES / 2]);
         }
-        let waiting = shared.lock();
-        assert_eq!((waiting.ends.len(), waiting.dropped), (2, 1));
+        let batch = &shared.lock().batch;
+        assert_eq!((batch.ends.len(), batch.dropped), (2, 1));
+    }
+
+    fn call(words: &str) -> Repeatable<'_> {
+        Repeatable {
+            kind: "INFO call",
+            words,
+            shared: words,
+            rest: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_flush_writes_the_counts_of_repeated_lines() {
+        let root = tempfile::tempdir().unwrap();
+        let writer = LogWriter::open(root.path(), "test", LogLimits::default()).unwrap();
+        let sink = LogSink::start(writer, Duration::from_secs(3600)).unwrap();
+        for _ in 0..3 {
+            for _ in 0..10 {
+                let line = call("method=/a");
+                sink.lines().push_repeatable(Timestamp::now(), &line);
+            }
+            sink.flush();
+        }
+        let text = read(root.path());
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert_eq!(text.matches(" count=10 ").count(), 2, "{text}");
+        assert_eq!(text.matches(" count=9 ").count(), 1, "{text}");
+        drop(sink);
+        assert_eq!(read(root.path()), text, "nothing is written twice");
+    }
+
+    #[test]
+    fn a_closed_sink_has_written_its_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let writer = LogWriter::open(root.path(), "test", LogLimits::default()).unwrap();
+        let sink = LogSink::start(writer, Duration::ZERO).unwrap();
+        let lines = sink.lines();
+        for _ in 0..5 {
+            lines.push_repeatable(Timestamp::now(), &call("method=/a"));
+        }
+        sink.close();
+        assert!(read(root.path()).contains(" count=4 "));
+        // No thread is left to answer.
+        lines.flush();
+    }
+
+    #[test]
+    fn flushes_under_load_see_their_own_lines() {
+        let root = tempfile::tempdir().unwrap();
+        let writer = LogWriter::open(root.path(), "test", LogLimits::default()).unwrap();
+        let sink = LogSink::start(writer, Duration::from_millis(10)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (lines, root) = (sink.lines(), root.path());
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let line = format!("thread {thread} round {round} end");
+                        lines.push(Timestamp::now(), line.as_bytes());
+                        lines.flush();
+                        assert!(read(root).contains(&line), "{line}");
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_log_with_retention_raises_the_alarm_before_it_loses_lines() {
+        let root = tempfile::tempdir().unwrap();
+        let limits = LogLimits {
+            file_bytes: 1000,
+            total_bytes: 1000,
+        };
+        let retention = LogRetention {
+            min_age: Duration::from_secs(3600),
+            max_bytes: 10_000,
+        };
+        let writer = LogWriter::open_retained(root.path(), "test", limits, Some(retention));
+        let (send, raised) = std::sync::mpsc::channel();
+        let alarm: Alarm = Box::new(move |fullness| drop(send.send(fullness)));
+        let watched = Some((retention, alarm));
+        let sink = LogSink::start_watched(writer.unwrap(), Duration::ZERO, watched).unwrap();
+        for _ in 0..200 {
+            sink.lines().push(Timestamp::now(), &[b'x'; 60]);
+            sink.flush();
+        }
+        drop(sink);
+        let raised: Vec<Fullness> = raised.iter().collect();
+        assert!(
+            matches!(
+                raised[0],
+                Fullness::Filling {
+                    bytes: 8001..10_000,
+                    ..
+                }
+            ),
+            "{raised:?}"
+        );
+        let early = |fullness: &Fullness| matches!(fullness, Fullness::RemovedEarly { .. });
+        assert!(
+            raised.len() > 1 && raised[1..].iter().all(early),
+            "{raised:?}"
+        );
     }
 }

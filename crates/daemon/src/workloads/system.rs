@@ -1,19 +1,20 @@
 //! The logs of the node's own services. They are not workloads yet: nothing to list or restart.
 
-use mainstay_journal::{LogError, LogQuery, LogStore, LogStream};
+use mainstay_journal::{LogError, LogQuery, LogStream};
 
 use super::{LogSelector, SYSTEM_NAMESPACE, Scope, Source, Workload, WorkloadError, WorkloadUsage};
 use crate::engines::Engines;
+use crate::log::{DAEMON_ALIASES, DAEMON_LOG, OwnLogs};
 
 #[derive(Debug)]
 pub struct SystemLogs {
-    logs: LogStore,
+    logs: OwnLogs,
 }
 
 impl SystemLogs {
     pub(super) fn new(engines: &Engines) -> Self {
         Self {
-            logs: engines.journal.logs.clone(),
+            logs: engines.journal.own_logs(),
         }
     }
 }
@@ -38,11 +39,15 @@ impl Source for SystemLogs {
         query: LogQuery,
     ) -> Option<Result<LogStream, WorkloadError>> {
         let id = || log.id.to_owned();
-        match self.logs.read(log.id, query).await {
+        let own = matches!(log.scope.namespace, "" | SYSTEM_NAMESPACE);
+        let name = match log.id {
+            alias if own && DAEMON_ALIASES.contains(&alias) => DAEMON_LOG,
+            name => name,
+        };
+        match self.logs.read(name, query).await {
             Ok(_) if log.previous => Some(Err(WorkloadError::NoPreviousLog { id: id() })),
             Ok(lines) => Some(Ok(lines)),
             Err(LogError::NotFound { .. } | LogError::InvalidName { .. }) => {
-                let own = matches!(log.scope.namespace, "" | SYSTEM_NAMESPACE);
                 own.then(|| Err(WorkloadError::NoSuchLog { id: id() }))
             }
             Err(error) => Some(Err(error.into())),
@@ -50,7 +55,7 @@ impl Source for SystemLogs {
     }
 
     async fn log_ids(&self) -> Result<Vec<String>, WorkloadError> {
-        let logs = self.logs.clone();
+        let logs = self.logs.store.clone();
         let sources = tokio::task::spawn_blocking(move || logs.sources()).await;
         let sources = sources.map_err(|_| WorkloadError::Panicked {
             what: "list of logs",

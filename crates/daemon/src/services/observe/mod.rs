@@ -36,7 +36,8 @@ impl Observe {
             follow: true,
             ..LogQuery::default()
         };
-        let lines = self.node.engines.journal.logs.read(DAEMON_LOG, query).await;
+        let logs = self.node.engines.journal.own_logs();
+        let lines = logs.read(DAEMON_LOG, query).await;
         let lines = lines.map_err(|error| status::of_logs(&error))?;
         Ok(Box::pin(items(lines, "daemon")))
     }
