@@ -23,7 +23,9 @@ pub async fn wait_for_event(node: &TestNode, text: &str) -> JoinHandle<()> {
         soon(&format!("the event {text:?}"), async {
             loop {
                 let event = events.message().await.unwrap().expect("the stream goes on");
-                let state: ServiceStateEvent = event::unpack(&event.data.unwrap()).unwrap();
+                // The first one carries no data.
+                let Some(data) = event.data else { continue };
+                let state: ServiceStateEvent = event::unpack(&data).unwrap();
                 if state.message.contains(&text) {
                     return;
                 }

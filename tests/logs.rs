@@ -100,11 +100,14 @@ async fn tail_counts_lines_from_the_end() {
         .unwrap()
         .into_inner();
     let mut all = String::new();
-    for _ in 0..5 {
-        client.version(()).await.unwrap();
-    }
+    // Different ones: repeated calls are folded.
+    client.version(()).await.unwrap();
+    client.hostname(()).await.unwrap();
+    client.memory(()).await.unwrap();
+    client.load_avg(()).await.unwrap();
+    client.cpu_info(()).await.unwrap();
     soon("the five calls", async {
-        while all.matches("/Version").count() < 5 {
+        while all.matches(" INFO call ").count() < 5 {
             let data = follow.message().await.unwrap().unwrap();
             all.push_str(std::str::from_utf8(&data.bytes).unwrap());
         }
@@ -302,12 +305,6 @@ fn on_disk_it_is_a_plain_log_that_other_tools_read() {
 async fn a_cancelled_call_is_logged_too() {
     const CALLS: usize = 50;
     let node = TestNode::start();
-    let mut reader = MachineServiceClient::new(node.connect_locally().await);
-    let follow = LogsRequest {
-        follow: true,
-        ..of("mainstay")
-    };
-    let mut log = reader.logs(follow).await.unwrap().into_inner();
     let channel = node.connect().await;
     for _ in 0..CALLS {
         let mut slow = MachineServiceClient::new(channel.clone());
@@ -323,15 +320,145 @@ async fn a_cancelled_call_is_logged_too() {
     }
     let mut text = String::new();
     soon("a line for each call", async {
-        while text.matches("/Processes").count() < CALLS {
-            let data = log.message().await.unwrap().unwrap();
-            text.push_str(std::str::from_utf8(&data.bytes).unwrap());
+        while calls(&text, "/Processes") < CALLS {
+            text = read(&node, of("mainstay")).await.unwrap();
         }
     })
     .await;
-    assert_eq!(text.matches("/Processes").count(), CALLS);
+    assert_eq!(calls(&text, "/Processes"), CALLS);
     assert!(
         text.contains("code=CANCELLED"),
         "some were abandoned: {text}"
     );
+}
+
+/// The number of calls that the lines with this word tell of: one each, or their count.
+pub fn calls(text: &str, word: &str) -> usize {
+    let lines = text.lines().filter(|line| line.contains(word));
+    let counts = lines.map(|line| {
+        let count = line.split(' ').find_map(|word| word.strip_prefix("count="));
+        count.map_or(1, |count| count.parse().unwrap())
+    });
+    counts.sum()
+}
+
+#[tokio::test]
+async fn a_snapshot_contains_every_call_that_ended_before() {
+    let node = TestNode::start();
+    let alice = node.credentials("alice", &[Role::Reader]);
+    let mut client = MachineServiceClient::new(node.connect_as(&alice).await);
+    for round in 1..=20 {
+        client.version(()).await.unwrap();
+        client.hostname(()).await.unwrap();
+        client.reboot(()).await.unwrap_err();
+        let text = read(&node, of("mainstay")).await.unwrap();
+        for method in ["/Version", "/Hostname", "/Reboot"] {
+            assert_eq!(calls(&text, method), round, "{text}");
+        }
+        let denied = read(&node, of("denied")).await.unwrap();
+        assert_eq!(calls(&denied, "/Reboot"), round, "{denied}");
+    }
+}
+
+#[tokio::test]
+async fn following_without_a_tail_shows_only_what_comes_after() {
+    let node = TestNode::start();
+    let mut client = MachineServiceClient::new(node.connect().await);
+    for _ in 0..20 {
+        client.version(()).await.unwrap();
+        let follow = LogsRequest {
+            follow: true,
+            tail_lines: 0,
+            ..of("mainstay")
+        };
+        let mut lines = client.logs(follow).await.unwrap().into_inner();
+        // Never folded, so that a line comes at once.
+        client.reboot(()).await.unwrap_err();
+        let data = soon("a line", lines.message()).await.unwrap().unwrap();
+        let text = String::from_utf8(data.bytes.to_vec()).unwrap();
+        assert!(!text.contains("/Version"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn repeated_readings_are_folded_into_one_line_with_their_count() {
+    const CALLS: usize = 300;
+    let node = TestNode::start();
+    let alice = node.credentials("alice", &[Role::Reader]);
+    let mut client = MachineServiceClient::new(node.connect_as(&alice).await);
+    for _ in 0..CALLS {
+        client.load_avg(()).await.unwrap();
+        client.memory(()).await.unwrap();
+    }
+    // Another caller's are lines of their own.
+    let mut admin = MachineServiceClient::new(node.connect().await);
+    admin.memory(()).await.unwrap();
+    let text = read(&node, of("mainstay")).await.unwrap();
+    for method in ["/LoadAvg", "/Memory"] {
+        let of_alice = |line: &&str| line.contains(method) && line.contains("alice");
+        let lines: Vec<&str> = text.lines().filter(of_alice).collect();
+        assert_eq!(calls(&lines.join("\n"), method), CALLS, "{text}");
+        // The first, one at the end of each window, and one for the snapshot.
+        assert!(lines.len() < CALLS / 10, "{text}");
+        assert!(!lines[0].contains("count="), "{}", lines[0]);
+        let folded = lines.last().unwrap();
+        assert!(folded.contains(" code=OK count="), "{folded}");
+        assert!(folded.contains(" took_max="), "{folded}");
+    }
+    assert_eq!(calls(&text, "who=\"admin"), 1, "{text}");
+}
+
+#[tokio::test]
+async fn audit_lines_are_never_folded() {
+    let node = TestNode::start();
+    let mut admin = MachineServiceClient::new(node.connect().await);
+    for _ in 0..50 {
+        admin.reboot(()).await.unwrap_err();
+    }
+    for log in ["audit", "mainstay"] {
+        let text = read(&node, of(log)).await.unwrap();
+        let lines = text.lines().filter(|line| line.contains("/Reboot"));
+        assert_eq!(lines.count(), 50, "{text}");
+        assert!(!text.contains("count="), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_error_about_a_missing_log_names_the_logs_that_may_be_meant() {
+    let node = TestNode::start();
+    for (id, hint) in [
+        ("mainsty", "; close matches: mainstay"),
+        ("kernal", "; close matches: kernel"),
+        ("nosuch", "; this node has audit, denied, kernel, mainstay"),
+    ] {
+        let status = read(&node, of(id)).await.unwrap_err();
+        let wanted = format!("log {id:?} was not registered{hint}");
+        assert_eq!(status.message(), wanted);
+    }
+    let said = node.cli().run(["logs", "mainsty"]).failed(6);
+    assert!(said.contains("close matches: mainstay"), "{said}");
+}
+
+#[tokio::test]
+async fn a_range_of_times_that_ends_before_it_starts_is_refused() {
+    let node = TestNode::start();
+    let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    for id in ["mainstay", "kernel"] {
+        let request = LogsRequest {
+            since: at(20),
+            until: at(10),
+            ..of(id)
+        };
+        let status = read(&node, request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(
+            status.message().contains("since is after until"),
+            "{status}"
+        );
+    }
+    let times = ["--since", "1h", "--until", "2h"];
+    for command in [&["logs", "mainstay"][..], &["cell", "logs", "a", "b"]] {
+        let said = node.cli().run([command, &times].concat()).failed(2);
+        assert!(said.contains("--since is after --until"), "{said}");
+    }
 }

@@ -36,5 +36,6 @@ mod pods;
 mod processes;
 mod readings;
 mod reflection;
+mod talos;
 mod top;
 mod version;

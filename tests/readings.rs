@@ -119,5 +119,5 @@ async fn the_logs_of_the_node_are_listed() {
         .into_inner()
         .messages
         .remove(0);
-    assert_eq!(logs.ids, ["audit", "mainstay"]);
+    assert_eq!(logs.ids, ["audit", "denied", "kernel", "mainstay"]);
 }

@@ -233,12 +233,12 @@ async fn plain_containers_have_a_log_when_it_goes_to_a_file() {
         (
             plain("none"),
             Code::NotFound,
-            "log \"none\" was not registered",
+            "container \"none\" not found",
         ),
         (
             of("shop/none:app"),
             Code::NotFound,
-            "log \"shop/none:app\" was not registered",
+            "container \"shop/none:app\" not found",
         ),
     ] {
         let status = read(&channel, request).await.unwrap_err();

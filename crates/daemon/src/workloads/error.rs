@@ -10,7 +10,7 @@ use crate::text::shorten;
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    #[error("container {:?} was not found", shorten(id))]
+    #[error("container {:?} not found", shorten(id))]
     NoSuchWorkload { id: String },
     #[error("log {:?} was not registered", shorten(id))]
     NoSuchLog { id: String },

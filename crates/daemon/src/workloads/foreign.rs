@@ -36,7 +36,7 @@ impl ForeignContainers {
         let engine = self.containers.current();
         let found = engine.log(namespace, log.id, driver, instance).await;
         let file = found.map_err(|error| match error {
-            ContainerError::NotFound { .. } => WorkloadError::NoSuchLog { id: id() },
+            ContainerError::NotFound { .. } => WorkloadError::NoSuchWorkload { id: id() },
             error => WorkloadError::Container(error),
         })?;
         if !file.timed && (query.since.is_some() || query.until.is_some()) {

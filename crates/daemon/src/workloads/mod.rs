@@ -20,7 +20,7 @@ pub use output::ProcessOutput;
 /// The namespace of the node's own workloads.
 const OWN_NAMESPACE: &str = "mainstay";
 /// The namespace of the node's own services.
-const SYSTEM_NAMESPACE: &str = "system";
+pub const SYSTEM_NAMESPACE: &str = "system";
 
 /// Something that runs, or may run again. Empty text where a source has no such thing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

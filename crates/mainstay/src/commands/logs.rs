@@ -6,7 +6,7 @@ use mainstay_api::machine::LogsRequest;
 
 use super::connect;
 use super::containers::KUBERNETES;
-use super::streams::print_text;
+use super::streams::{check_times, print_text};
 use crate::cli::Global;
 use crate::failure::Outcome;
 use mainstay_client::format::parse_time;
@@ -57,6 +57,7 @@ pub struct Logs {
 
 impl Logs {
     pub async fn run(self, global: &Global) -> Outcome {
+        check_times(self.since, self.until)?;
         let client = connect(global).await?;
         let (namespace, driver) = if self.kubernetes {
             (KUBERNETES.to_owned(), ContainerDriver::Cri)

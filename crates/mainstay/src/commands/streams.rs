@@ -16,6 +16,19 @@ use crate::output::{self, NodeLines};
 use mainstay_client::format::printable;
 use mainstay_client::format::to_json;
 
+/// Refuses a range of times that ends before it starts.
+pub(super) fn check_times(
+    since: Option<jiff::Timestamp>,
+    until: Option<jiff::Timestamp>,
+) -> Outcome {
+    match since.zip(until) {
+        Some((since, until)) if since > until => Err(Failure::usage(format!(
+            "--since is after --until ({since} is after {until})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Prints a stream of text to its end.
 pub(super) async fn print_text(
     client: &Connection,

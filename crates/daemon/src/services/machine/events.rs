@@ -50,7 +50,11 @@ pub(super) async fn stream(
         })
     });
     let rest = rest.flat_map(stream::iter).filter(move |event| {
-        std::future::ready(event.as_ref().map_or(true, |event| is_wanted(event, &actor)))
+        std::future::ready(
+            event
+                .as_ref()
+                .map_or(true, |event| is_wanted(event, &actor)),
+        )
     });
     Ok(Box::pin(hello.chain(rest)))
 }
@@ -81,9 +85,7 @@ fn start_at(request: &EventsRequest) -> Result<StartAt, Status> {
     let asked = [*tail_events != 0, !tail_id.is_empty(), *tail_seconds != 0];
     match asked {
         [false, false, false] => Ok(StartAt::Now),
-        [true, false, false] => {
-            Ok(u64::try_from(*tail_events).map_or(StartAt::All, StartAt::Last))
-        }
+        [true, false, false] => Ok(u64::try_from(*tail_events).map_or(StartAt::All, StartAt::Last)),
         [false, true, false] => {
             let id: EventId = tail_id.parse().map_err(|_| {
                 Status::invalid_argument(format!(

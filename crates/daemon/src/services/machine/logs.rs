@@ -3,21 +3,26 @@
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use mainstay_api::common::{Data, Metadata};
-use mainstay_api::envelope;
 use mainstay_api::machine::{LogsContainer, LogsContainersResponse, LogsRequest};
 use mainstay_api::observe::LogItem;
+use mainstay_api::{Reply, envelope};
 use mainstay_journal::{LogChunk, LogQuery, LogStream, Record, Timestamp};
 use tonic::Status;
 
+use super::kernel_log;
+use crate::log::DAEMON_LOG;
 use crate::node::Node;
 use crate::rpc::{Answers, status};
 use crate::services::os::scope;
-use crate::workloads::{LogSelector, ProcessOutput};
+use crate::text::close_matches;
+use crate::workloads::{LogSelector, ProcessOutput, SYSTEM_NAMESPACE, WorkloadError};
 
 /// Longer lines come as several items: an item has to fit into a message, of which most clients
 /// accept 4 MiB. The last record may exceed it by 16 KiB, and bytes that are not UTF-8 take four
 /// times their size.
 const MAX_LINE_BYTES: usize = 960 << 10;
+/// Logs named in the error about one that does not exist.
+const MAX_NAMED: usize = 8;
 
 pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<Data>, Status> {
     let scope = scope(&request.namespace, request.driver)?;
@@ -27,22 +32,54 @@ pub(super) async fn stream(node: &Node, request: LogsRequest) -> Result<Answers<
             "no log is named; set id, such as \"mainstay\"",
         ));
     }
+    if request.id == kernel_log::ID && matches!(scope.namespace, "" | SYSTEM_NAMESPACE) {
+        if request.previous {
+            let error = WorkloadError::NoPreviousLog { id: request.id };
+            return Err(status::of_workloads(&error));
+        }
+        return kernel_log::stream(query).await;
+    }
     let log = LogSelector {
         scope,
         id: &request.id,
         previous: request.previous,
     };
-    let opened = node.workloads.log(log, query).await;
-    let lines = opened.map_err(|error| status::of_workloads(&error))?;
-    Ok(Box::pin(stream::try_unfold(lines, next_data)))
+    match node.workloads.log(log, query).await {
+        Ok(lines) => Ok(Box::pin(stream::try_unfold(lines, next_data))),
+        Err(error @ WorkloadError::NoSuchLog { .. }) => {
+            let known = ids(node).await;
+            let known = known.map_or_else(|_| Vec::new(), |ids| ids.into_messages().remove(0).ids);
+            Err(no_such_log(&error, &request.id, &known))
+        }
+        Err(error) => Err(status::of_workloads(&error)),
+    }
+}
+
+/// Adds the logs that may be meant.
+fn no_such_log(error: &WorkloadError, id: &str, known: &[String]) -> Status {
+    let status = status::of_workloads(error);
+    let close = close_matches(id, known.iter().map(String::as_str));
+    let hint = match (close.as_slice(), known) {
+        ([], []) => return status,
+        ([], known) => {
+            let shown = known.get(..MAX_NAMED).unwrap_or(known);
+            format!("this node has {}", shown.join(", "))
+        }
+        (close, _) => format!("close matches: {}", close.join(", ")),
+    };
+    Status::new(status.code(), format!("{}; {hint}", status.message()))
 }
 
 /// `LogsContainers`: the logs that can be read without naming a namespace.
 pub(super) async fn ids(node: &Node) -> Result<LogsContainersResponse, Status> {
     let ids = node.workloads.log_ids().await;
+    let mut ids = ids.map_err(|error| status::of_workloads(&error))?;
+    // Among the node's own, which follow those of its workloads.
+    let place = ids.iter().position(|id| id == DAEMON_LOG);
+    ids.insert(place.unwrap_or(ids.len()), kernel_log::ID.to_owned());
     Ok(envelope(LogsContainer {
         metadata: None,
-        ids: ids.map_err(|error| status::of_workloads(&error))?,
+        ids,
     }))
 }
 
@@ -86,10 +123,15 @@ fn query(request: &LogsRequest) -> Result<LogQuery, Status> {
             ))
         })?),
     };
+    let since = request.since.map(timestamp).transpose()?;
+    let until = request.until.map(timestamp).transpose()?;
+    if since.zip(until).is_some_and(|(since, until)| since > until) {
+        return Err(Status::invalid_argument("since is after until"));
+    }
     Ok(LogQuery {
         tail,
-        since: request.since.map(timestamp).transpose()?,
-        until: request.until.map(timestamp).transpose()?,
+        since,
+        until,
         follow: request.follow,
     })
 }

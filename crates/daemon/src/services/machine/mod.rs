@@ -3,6 +3,7 @@
 mod copy;
 mod disk_usage;
 mod events;
+mod kernel_log;
 mod list;
 mod logs;
 mod mounts;

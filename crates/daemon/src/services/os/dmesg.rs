@@ -21,15 +21,10 @@ pub fn stream(request: &DmesgRequest) -> Result<Response<Answers<Data>>, Status>
     } else {
         kmsg::From::Oldest
     };
-    let log = KernelLog::open(from).map_err(|error| cannot_open(&error))?;
-    let messages = Messages {
-        log: watched(log).map_err(|error| cannot_read(&error))?,
-        buffer: KernelLog::buffer(),
-        booted: kmsg::boot_time(),
-        follow: request.follow,
-    };
+    let messages = Messages::open(from, request.follow)?;
     let messages = stream::try_unfold(messages, |mut messages| async {
-        Ok(messages.next().await?.map(|data| (data, messages)))
+        let next = messages.next().await?;
+        Ok(next.map(|message| (message.into_data(), messages)))
     });
     Ok(Response::new(Box::pin(messages)))
 }
@@ -43,15 +38,39 @@ fn watched(log: KernelLog) -> io::Result<AsyncFd<KernelLog>> {
     Ok(unsafe { AsyncFd::register_with_interest(log, Interest::READABLE) }?)
 }
 
-struct Messages {
+/// The kernel log as it is read.
+pub(in crate::services) struct Messages {
     log: AsyncFd<KernelLog>,
     buffer: Vec<u8>,
     booted: SystemTime,
     follow: bool,
 }
 
+/// A message of the kernel log, or what there is instead.
+pub(in crate::services) enum Message {
+    Record {
+        sequence: u64,
+        time: Timestamp,
+        /// As clients know it, with its newline.
+        text: Vec<u8>,
+    },
+    /// Records were overwritten before they could be read.
+    Overrun,
+}
+
 impl Messages {
-    async fn next(&mut self) -> Result<Option<Data>, Status> {
+    /// Reads to the newest record, or with `follow` on.
+    pub(in crate::services) fn open(from: kmsg::From, follow: bool) -> Result<Self, Status> {
+        let log = KernelLog::open(from).map_err(|error| cannot_open(&error))?;
+        Ok(Self {
+            log: watched(log).map_err(|error| cannot_read(&error))?,
+            buffer: KernelLog::buffer(),
+            booted: kmsg::boot_time(),
+            follow,
+        })
+    }
+
+    pub(in crate::services) async fn next(&mut self) -> Result<Option<Message>, Status> {
         loop {
             let look = self.log.get_ref().next(&mut self.buffer);
             match look.map_err(|error| cannot_read(&error))? {
@@ -60,7 +79,7 @@ impl Messages {
                         return Ok(Some(self.message(&record)));
                     }
                 }
-                Look::Overrun => return Ok(Some(overrun())),
+                Look::Overrun => return Ok(Some(Message::Overrun)),
                 Look::Empty if self.follow => {
                     let mut ready = self
                         .log
@@ -75,19 +94,32 @@ impl Messages {
         }
     }
 
-    fn message(&self, record: &Record<'_>) -> Data {
+    fn message(&self, record: &Record<'_>) -> Message {
+        let time = at(self.booted, record.since_boot);
         let mut text = format!(
-            "{}: {:>7}: [{}]: ",
+            "{}: {:>7}: [{time}]: ",
             record.facility_name(),
             record.priority_name(),
-            at(self.booted, record.since_boot)
         )
         .into_bytes();
         text.extend_from_slice(record.message);
         text.push(b'\n');
-        Data {
-            metadata: None,
-            bytes: Bytes::from(text),
+        Message::Record {
+            sequence: record.sequence,
+            time,
+            text,
+        }
+    }
+}
+
+impl Message {
+    pub(in crate::services) fn into_data(self) -> Data {
+        match self {
+            Self::Record { text, .. } => Data {
+                metadata: None,
+                bytes: Bytes::from(text),
+            },
+            Self::Overrun => overrun(),
         }
     }
 }

@@ -5,7 +5,7 @@ use mainstay_api::machine::LogsRequest;
 
 use super::{NAMESPACE, connect, executable};
 use crate::cli::Global;
-use crate::commands::streams::print_text;
+use crate::commands::streams::{check_times, print_text};
 use crate::failure::{Exit, Failure, Outcome};
 use mainstay_client::format::{parse_time, wire_time};
 
@@ -41,6 +41,7 @@ pub struct CellLogs {
 
 impl CellLogs {
     pub async fn run(self, global: &Global) -> Outcome {
+        check_times(self.since, self.until)?;
         let client = connect(global).await?;
         let node = client.only_node("cell logs")?;
         let (cell, name) = (&self.cell, &self.name);
