@@ -55,7 +55,10 @@ fn a_node_is_seen_live_and_keys_work() {
     top.press("l");
     top.wait_for("logs");
     // The node's own log tells of this very program.
-    top.press("]");
+    for log in ["denied", "kernel", "mainstay"] {
+        top.press("]");
+        top.wait_for(&format!("logs  {log}"));
+    }
     top.wait_for("/machine.MachineService/");
     top.press("l");
     top.wait_without("[ ] another");

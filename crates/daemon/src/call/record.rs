@@ -111,7 +111,11 @@ impl CallLog {
         }
         let time = Timestamp::now();
         let took = self.record.began.elapsed();
-        let words = self.record.words(code);
+        let mut key = self.record.words(code);
+        let length = key.len();
+        // Connections that look alike, as those of the unix socket do, are not folded together.
+        let _ = write!(key, " connection={}", self.record.connection.id);
+        let words = &key[..length];
         let CallLogs {
             requests,
             audit,
@@ -119,8 +123,9 @@ impl CallLog {
         } = &*self.logs;
         let mut line = Repeatable {
             kind: "INFO call",
-            words: &words,
-            shared: &words,
+            words,
+            shared: words,
+            key: &key,
             rest: None,
             took,
         };
@@ -135,7 +140,7 @@ impl CallLog {
             (Kind::AuditedSuccess | Kind::Refused, _) => {
                 let shared = self.record.shared_words(code);
                 let rest = format!("method=(others) who=(others) code={}", code_name(code));
-                line.shared = &shared;
+                (line.shared, line.key) = (&shared, &shared);
                 line.rest = Some(&rest);
                 requests.push_repeatable(time, &line);
                 line.kind = "DENIED call";

@@ -3,13 +3,20 @@
 
 mod admission;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use mainstay_identity::Caller;
 
 pub use admission::{CallGuard, Client, ConnectionLimits, Connections, Ticket};
 
+/// The number of connections so far.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+
 /// An admitted connection with its identified caller.
 #[derive(Debug)]
 pub struct Connection {
+    /// Differs from that of every other connection.
+    pub id: u64,
     pub caller: Caller,
     /// The peer's address, or `unix`.
     pub peer: String,
@@ -23,6 +30,7 @@ pub struct Connection {
 impl Connection {
     pub fn new(caller: Caller, peer: String, client: Client, ticket: Ticket) -> Self {
         Self {
+            id: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             // Quoted as text: a name in a certificate may hold anything.
             log_fields: format!("who={:?} from={peer}", caller.to_string()),
             caller,

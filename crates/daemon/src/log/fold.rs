@@ -22,9 +22,11 @@ pub struct Repeatable<'a> {
     pub kind: &'a str,
     /// The part that this line has when it repeats no other.
     pub words: &'a str,
-    /// The part that all repetitions share; lines with the same one are folded.
+    /// The part that all repetitions share.
     pub shared: &'a str,
-    /// Replaces `shared` while the table is full. Without it the line is written as it is.
+    /// Lines with the same key are folded.
+    pub key: &'a str,
+    /// Replaces `shared` and `key` while the table is full. Without it the line is written as it is.
     pub rest: Option<&'a str>,
     pub took: Duration,
 }
@@ -40,6 +42,7 @@ pub struct Folds {
 #[derive(Debug, Default)]
 struct Count {
     kind: String,
+    shared: String,
     repeated: u64,
     total: Duration,
     longest: Duration,
@@ -48,14 +51,13 @@ struct Count {
 impl Folds {
     /// Counts a repetition. Returns the line to write if it is the first of its kind.
     pub fn add(&mut self, time: Timestamp, line: &Repeatable<'_>) -> Option<String> {
-        let known = self.counts.contains_key(line.shared);
-        let shared = match line.rest {
-            _ if known => line.shared,
-            Some(rest) if self.counts.len() >= MAX_FOLDED => rest,
-            None if self.counts.len() >= MAX_FOLDED => return Some(line.single(time)),
-            _ => line.shared,
+        let full = self.counts.len() >= MAX_FOLDED && !self.counts.contains_key(line.key);
+        let (key, shared) = match (full, line.rest) {
+            (true, None) => return Some(line.single(time)),
+            (true, Some(rest)) => (rest, rest),
+            (false, _) => (line.key, line.shared),
         };
-        if let Some(count) = self.counts.get_mut(shared) {
+        if let Some(count) = self.counts.get_mut(key) {
             count.repeated += 1;
             count.total += line.took;
             count.longest = count.longest.max(line.took);
@@ -63,9 +65,10 @@ impl Folds {
         }
         let count = Count {
             kind: line.kind.to_owned(),
+            shared: shared.to_owned(),
             ..Count::default()
         };
-        self.counts.insert(shared.to_owned(), count);
+        self.counts.insert(key.to_owned(), count);
         self.due.get_or_insert_with(|| Instant::now() + WINDOW);
         Some(line.single(time))
     }
@@ -81,15 +84,11 @@ impl Folds {
     pub fn take_lines(&mut self, time: Timestamp) -> Vec<String> {
         let ended = self.time_left() == Some(Duration::ZERO);
         let mut lines = Vec::new();
-        self.counts.retain(|shared, count| {
+        self.counts.retain(|_, count| {
             let repeats = count.repeated > 0;
             if repeats {
-                lines.push(count.line(time, shared));
-                let kind = std::mem::take(&mut count.kind);
-                *count = Count {
-                    kind,
-                    ..Count::default()
-                };
+                lines.push(count.line(time));
+                count.reset();
             }
             repeats || !ended
         });
@@ -117,11 +116,18 @@ impl Repeatable<'_> {
 }
 
 impl Count {
-    fn line(&self, time: Timestamp, shared: &str) -> String {
+    fn reset(&mut self) {
+        self.repeated = 0;
+        self.total = Duration::ZERO;
+        self.longest = Duration::ZERO;
+    }
+
+    fn line(&self, time: Timestamp) -> String {
         let mean = self.total.as_micros() / u128::from(self.repeated.max(1));
         format!(
-            "{time} {} {shared} count={} took_mean={mean}us took_max={}us",
+            "{time} {} {} count={} took_mean={mean}us took_max={}us",
             self.kind,
+            self.shared,
             self.repeated,
             self.longest.as_micros()
         )
@@ -137,6 +143,7 @@ mod tests {
             kind: "INFO call",
             words: shared,
             shared,
+            key: shared,
             rest,
             took: Duration::from_micros(10),
         }

@@ -379,6 +379,7 @@ mod tests {
             kind: "INFO call",
             words,
             shared: words,
+            key: words,
             rest: None,
             took: Duration::ZERO,
         }

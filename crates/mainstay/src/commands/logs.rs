@@ -12,12 +12,13 @@ use crate::failure::Outcome;
 use mainstay_client::format::parse_time;
 use mainstay_client::format::wire_time;
 
-/// Show a log: of the daemon (`mainstay`), the `audit` log, or of a container
+/// Show a log: `mainstay` (the daemon), `audit`, `denied`, `kernel`, or of a container
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay logs mainstay --tail 20\n  \
     mainstay logs mainstay -f\n  \
     mainstay logs audit --since 1h\n  \
+    mainstay logs kernel --tail 20 -f\n  \
     mainstay logs mainstay --since 2026-11-15T20:00:00Z --until 2026-11-15T21:00:00Z\n  \
     mainstay logs -k kube-system/coredns-0:coredns -f     container of Kubernetes\n  \
     mainstay logs -k kube-system/coredns-0:coredns -p     its previous instance\n  \
