@@ -453,7 +453,7 @@ mod tests {
         };
         let writer = LogWriter::open_retained(root.path(), "test", limits, Some(retention));
         let (send, raised) = std::sync::mpsc::channel();
-        let alarm: Alarm = Box::new(move |fullness| drop(send.send(fullness)));
+        let alarm: Alarm = Box::new(move |fullness| send.send(fullness).unwrap());
         let watched = Some((retention, alarm));
         let sink = LogSink::start_watched(writer.unwrap(), Duration::ZERO, watched).unwrap();
         for _ in 0..200 {

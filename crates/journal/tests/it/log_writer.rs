@@ -290,7 +290,7 @@ fn files_younger_than_the_retention_stay_up_to_its_size() {
     }
     let directory = root.path().join("kept");
     let files = || {
-        let entries = std::fs::read_dir(&directory).unwrap();
+        let entries = fs::read_dir(&directory).unwrap();
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.extension().is_some_and(|kind| kind == "log"));
         files.sort();
@@ -305,7 +305,7 @@ fn files_younger_than_the_retention_stay_up_to_its_size() {
     // The three oldest become older than the retention.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
     for path in &before[..3] {
-        let file = std::fs::File::options().append(true).open(path).unwrap();
+        let file = fs::File::options().append(true).open(path).unwrap();
         file.set_modified(old).unwrap();
     }
     let mut writer = open();

@@ -9,7 +9,7 @@ use tonic::Status;
 use crate::rpc::{Answers, Gathering, Gone, produce_many};
 use crate::text::shorten;
 
-pub(super) fn stream(request: DiskUsageRequest) -> Result<Answers<DiskUsageInfo>, Status> {
+pub(super) fn stream(request: &DiskUsageRequest) -> Result<Answers<DiskUsageInfo>, Status> {
     let options = UsageOptions {
         depth: depth(request.recursion_depth)?,
         files: request.all,

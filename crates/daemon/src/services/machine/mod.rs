@@ -286,7 +286,7 @@ impl MachineService for Machine {
         &self,
         request: Request<DiskUsageRequest>,
     ) -> Result<Response<Answers<DiskUsageInfo>>, Status> {
-        disk_usage::stream(request.into_inner()).map(Response::new)
+        disk_usage::stream(request.get_ref()).map(Response::new)
     }
 
     async fn netstat(
