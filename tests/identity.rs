@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_identity::{Authority, CertificateInfo, ClientConfig, ClientSpec, Role, tls};
-use mainstay_testkit::{Credentials, TestNetwork, TestNode, connect_tls};
+use mainstay_testkit::{Credentials, TestNetwork, TestNode, connect_tls, require};
 
 /// The handshake and one call: where a refusal of TLS 1.3 shows at the latest.
 async fn try_version(node: &TestNode, credentials: &Credentials) -> Result<(), String> {
@@ -274,6 +274,7 @@ fn a_node_joins_with_a_certificate_made_elsewhere() {
 
 #[test]
 fn the_client_configuration_of_a_node_that_listens_everywhere_works_elsewhere() {
+    require!(Network);
     let network = TestNetwork::of_machines(2);
     let node = TestNode::builder()
         .on(network.machine(0))
