@@ -1,4 +1,8 @@
-//! Text of callers, repeated in answers, and the names they may have meant.
+//! Text of callers, repeated in answers, the names they may have meant, and paths as text.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 const MAX_CHARS: usize = 128;
 
@@ -37,6 +41,21 @@ pub fn close_matches<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> 
     close.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     close.truncate(MAX_CLOSE);
     close.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Returns the path that a string of the API stands for.
+pub fn path_from_wire(wire: &str) -> PathBuf {
+    PathBuf::from(OsString::from_vec(mainstay_paths::from_wire(wire)))
+}
+
+/// Returns a path as a string of the API; UTF-8 as it is, other bytes as `mainstay_paths` has them.
+pub fn path_to_wire(path: &Path) -> String {
+    mainstay_paths::to_wire(path.as_os_str().as_bytes()).into_owned()
+}
+
+/// Returns a path for an error message: printable, and not too long.
+pub fn shown_path(path: &Path) -> String {
+    shorten(&mainstay_paths::escape(path.as_os_str().as_bytes()))
 }
 
 #[cfg(test)]

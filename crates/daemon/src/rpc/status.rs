@@ -10,7 +10,7 @@ use mainstay_error_chain::chain;
 use mainstay_journal::{EventError, LogError};
 use tonic::{Code, Status};
 
-use crate::text::shorten;
+use crate::text::shown_path;
 use crate::workloads::WorkloadError;
 
 /// An argument that an engine's own type refuses.
@@ -115,6 +115,6 @@ pub fn of_file(path: &Path, error: &io::Error) -> Status {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Code::InvalidArgument,
         _ => Code::Internal,
     };
-    let path = shorten(&path.display().to_string());
+    let path = shown_path(path);
     Status::new(code, format!("{path}: {error}"))
 }

@@ -1,35 +1,47 @@
-//! A tree as a gzip-compressed tar archive.
+//! A tree as a gzip-compressed tar archive in the PAX format.
 //!
-//! Unreadable files are left out and reported at the end. A file that shrinks or grows while it is
-//! copied never corrupts the archive: its entry keeps the length it started with.
+//! Unreadable files and sockets are left out and reported at the end. A file that shrinks or grows
+//! while it is copied never corrupts the archive: its entry keeps the length it started with. What an
+//! entry is, is decided by its open descriptor, so that renaming under the traversal brings nothing
+//! into the archive that is not in the tree.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tar::{Builder, EntryType, Header};
+use mainstay_archive::{Content, Member, Segment, Time, Writer, holes_of};
+use rustix::fs::{FileType, Stat, fstat, major, minor};
 
-use super::walk::{Entry, Kind, Walk, WalkOptions};
+use super::content::ExactContent;
+use super::descent::{Descent, Step};
+use super::walk::xattrs_of;
+use super::xattrs::XattrReader;
 
 /// The bytes read from a file with size 0, as those of the kernel have.
 const MAX_UNSIZED_BYTES: u64 = 4 << 20;
 /// The number of omitted entries reported by name.
-const TOLD: usize = 16;
+const MAX_NAMED: usize = 16;
+/// The memory for names of hard links; files met after that are archived once per name.
+const MAX_LINK_BYTES: usize = 4 << 20;
+/// The memory of such a name besides its bytes.
+const LINK_OVERHEAD: usize = 80;
 
 /// Entries that are missing or incomplete in the archive.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Left {
-    told: Vec<String>,
+    named: Vec<String>,
     more: usize,
 }
 
 impl Left {
     fn add(&mut self, path: &Path, why: &dyn std::fmt::Display) {
-        if self.told.len() < TOLD {
-            self.told.push(format!("{}: {why}", path.display()));
+        if self.named.len() < MAX_NAMED {
+            let path = mainstay_paths::escape(path.as_os_str().as_bytes());
+            self.named.push(format!("{path}: {why}"));
         } else {
             self.more += 1;
         }
@@ -37,7 +49,7 @@ impl Left {
 
     /// Returns one line, or `None` if nothing is missing.
     pub fn summary(&self) -> Option<String> {
-        let text = self.told.join("; ");
+        let text = self.named.join("; ");
         match (text.is_empty(), self.more) {
             (true, _) => None,
             (false, 0) => Some(text),
@@ -48,135 +60,223 @@ impl Left {
 
 /// Archives `root` into `out`. An error means that the archive is incomplete.
 pub fn pack(root: &Path, out: impl Write) -> io::Result<Left> {
-    let walk = Walk::new(root, WalkOptions::default())?;
-    let mut left = Left::default();
-    let mut archive = Builder::new(GzEncoder::new(out, Compression::fast()));
-    for entry in walk {
-        add(&mut archive, &entry, &mut left)?;
-    }
-    archive.into_inner()?.finish()?.flush()?;
-    Ok(left)
-}
-
-fn add<W: Write>(archive: &mut Builder<W>, entry: &Entry, left: &mut Left) -> io::Result<()> {
-    let facts = match &entry.facts {
-        Ok(facts) => facts,
-        Err(error) => {
-            left.add(&entry.path, error);
-            return Ok(());
-        }
+    let mut descent = Descent::new(root)?;
+    let mut packing = Packing {
+        archive: Writer::new(GzEncoder::new(out, Compression::fast())),
+        left: Left::default(),
+        links: Links::default(),
+        xattrs: XattrReader::default(),
     };
-    let mut header = Header::new_gnu();
-    header.set_mode(facts.mode & 0o7777);
-    header.set_uid(facts.uid.into());
-    header.set_gid(facts.gid.into());
-    header.set_mtime(u64::try_from(facts.modified).unwrap_or(0));
-    header.set_size(0);
-    match (facts.kind, &facts.link) {
-        (Kind::Directory, _) if entry.relative == Path::new(".") => Ok(()),
-        (Kind::Directory, _) => {
-            header.set_entry_type(EntryType::Directory);
-            let mut name = entry.relative.clone().into_os_string();
-            name.push("/");
-            archive.append_data(&mut header, PathBuf::from(name), io::empty())
-        }
-        (Kind::Symlink, Some(target)) => {
-            header.set_entry_type(EntryType::Symlink);
-            archive.append_link(&mut header, &entry.relative, target)
-        }
-        (Kind::Regular, _) => add_file(archive, header, entry, left),
-        _ => {
-            left.add(&entry.path, &"neither a file, a directory nor a link");
-            Ok(())
+    while let Some(step) = descent.step() {
+        match step {
+            Step::Left => {}
+            Step::Unreadable(error) | Step::Met(Err(error)) => {
+                packing.left.add(descent.path(), &error);
+            }
+            Step::Met(Ok(stat)) => packing.add(&mut descent, &stat)?,
         }
     }
+    packing.archive.finish()?.finish()?.flush()?;
+    Ok(packing.left)
 }
 
-fn add_file<W: Write>(
-    archive: &mut Builder<W>,
-    mut header: Header,
-    entry: &Entry,
-    left: &mut Left,
-) -> io::Result<()> {
-    let (file, length) = match open(&entry.path) {
-        Ok(opened) => opened,
-        Err(error) => {
-            left.add(&entry.path, &error);
-            return Ok(());
+struct Packing<W: Write> {
+    archive: Writer<GzEncoder<W>>,
+    left: Left,
+    links: Links,
+    xattrs: XattrReader,
+}
+
+impl<W: Write> Packing<W> {
+    fn add(&mut self, descent: &mut Descent, stat: &Stat) -> io::Result<()> {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Directory {
+            descent.enter();
+            if descent.depth() == 0 {
+                // Clients of this API unpack into a directory that exists.
+                return Ok(());
+            }
         }
-    };
-    header.set_entry_type(EntryType::Regular);
-    if length == 0 {
-        let mut content = Vec::new();
-        if let Err(error) = file.take(MAX_UNSIZED_BYTES).read_to_end(&mut content) {
-            left.add(&entry.path, &error);
-            return Ok(());
-        }
-        header.set_size(content.len() as u64);
-        return archive.append_data(&mut header, &entry.relative, content.as_slice());
-    }
-    header.set_size(length);
-    let mut exact = Exact {
-        file,
-        left: length,
-        failed: None,
-    };
-    archive.append_data(&mut header, &entry.relative, &mut exact)?;
-    if let Some(why) = exact.failed {
-        left.add(&entry.path, &why);
-    }
-    Ok(())
-}
-
-fn open(path: &Path) -> io::Result<(File, u64)> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = File::options()
-        .read(true)
-        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
-        .open(path)?;
-    let length = file.metadata()?.len();
-    Ok((file, length))
-}
-
-/// Yields exactly the bytes announced in the entry's header: truncated if the file has grown, padded
-/// with zeros if it has shrunk.
-struct Exact {
-    file: File,
-    left: u64,
-    failed: Option<String>,
-}
-
-impl Read for Exact {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        let buffer = &mut buffer[..most];
-        if buffer.is_empty() {
-            return Ok(0);
-        }
-        let read = match &self.failed {
-            Some(_) => 0,
-            None => match self.file.read(buffer) {
-                Ok(0) => {
-                    self.failed = Some("shrank while it was copied".to_owned());
-                    0
+        match self.member(descent, stat, kind) {
+            Ok(Source::Empty(member)) => {
+                self.archive.append(&member, io::empty())?;
+                self.links.add(stat, &member);
+                Ok(())
+            }
+            Ok(Source::Bytes(member, bytes)) => self.archive.append(&member, bytes.as_slice()),
+            Ok(Source::File(member, file, segments)) => {
+                let mut content = ExactContent::new(&file, &segments);
+                self.archive.append(&member, &mut content)?;
+                if let Some(why) = content.failed() {
+                    self.left.add(descent.path(), &why);
                 }
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
-                Err(error) => {
-                    self.failed = Some(error.to_string());
-                    0
-                }
+                Ok(())
+            }
+            Err(error) => {
+                self.left.add(descent.path(), &error);
+                Ok(())
+            }
+        }
+    }
+
+    fn member(&mut self, descent: &Descent, stat: &Stat, kind: FileType) -> io::Result<Source> {
+        let content = match kind {
+            FileType::RegularFile => return self.file(descent),
+            FileType::Directory => Content::Directory,
+            FileType::Fifo => Content::Fifo,
+            FileType::Symlink => Content::Symlink {
+                target: descent.read_link()?,
             },
+            FileType::CharacterDevice => Content::CharDevice {
+                major: major(stat.st_rdev),
+                minor: minor(stat.st_rdev),
+            },
+            FileType::BlockDevice => Content::BlockDevice {
+                major: major(stat.st_rdev),
+                minor: minor(stat.st_rdev),
+            },
+            FileType::Socket => return Err(io::Error::other("sockets cannot be archived")),
+            FileType::Unknown => return Err(io::Error::other("unknown kind of file")),
         };
-        let given = if read == 0 {
-            buffer.fill(0);
-            buffer.len()
-        } else {
-            read
+        if let Some(link) = self.links.find(descent, stat) {
+            return Ok(Source::Empty(link));
+        }
+        let xattrs = xattrs_of(descent, &mut self.xattrs)?;
+        Ok(Source::Empty(member(descent, stat, content, xattrs)))
+    }
+
+    fn file(&mut self, descent: &Descent) -> io::Result<Source> {
+        let file = descent.open()?;
+        let stat = fstat(&file)?;
+        // Not what `stat` said before it was opened: it may have been replaced meanwhile.
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("replaced while it was copied"));
+        }
+        if let Some(link) = self.links.find(descent, &stat) {
+            return Ok(Source::Empty(link));
+        }
+        let xattrs = self.xattrs.of_file(&file)?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if size == 0 {
+            let mut bytes = Vec::new();
+            (&file).take(MAX_UNSIZED_BYTES).read_to_end(&mut bytes)?;
+            let content = Content::Regular {
+                size: bytes.len() as u64,
+            };
+            let member = member(descent, &stat, content, xattrs);
+            self.links.add(&stat, &member);
+            return Ok(Source::Bytes(member, bytes));
+        }
+        let allocated = u64::try_from(stat.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(512);
+        let holes = (allocated < size).then(|| holes_of(&file, size)).flatten();
+        let (content, segments) = match holes {
+            Some(segments) => {
+                let content = Content::Sparse {
+                    size,
+                    segments: segments.clone(),
+                };
+                (content, segments)
+            }
+            None => {
+                let whole = Segment {
+                    offset: 0,
+                    length: size,
+                };
+                (Content::Regular { size }, vec![whole])
+            }
         };
-        self.left -= given as u64;
-        Ok(given)
+        let member = member(descent, &stat, content, xattrs);
+        self.links.add(&stat, &member);
+        Ok(Source::File(member, file, segments))
+    }
+}
+
+/// A member, and where its data come from.
+enum Source {
+    Empty(Member),
+    Bytes(Member, Vec<u8>),
+    File(Member, File, Vec<Segment>),
+}
+
+fn member(
+    descent: &Descent,
+    stat: &Stat,
+    content: Content,
+    xattrs: super::xattrs::Xattrs,
+) -> Member {
+    Member {
+        name: name(descent),
+        content,
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        modified: Time {
+            seconds: stat.st_mtime,
+            nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+        },
+        xattrs,
+    }
+}
+
+/// The name in the archive: the path below the root, or the base name of a root that is no directory.
+fn name(descent: &Descent) -> Vec<u8> {
+    let below = descent.relative().as_os_str().as_bytes();
+    if !below.is_empty() {
+        return below.to_vec();
+    }
+    let name = descent.path().file_name().unwrap_or_default();
+    name.as_bytes().to_vec()
+}
+
+/// Names of files with several links, until the last of them was met.
+#[derive(Debug, Default)]
+struct Links {
+    met: HashMap<(u64, u64), Link>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Link {
+    name: Vec<u8>,
+    /// The number of names not met yet.
+    left: u64,
+}
+
+impl Links {
+    /// Returns the entry as a link to a name that is in the archive.
+    fn find(&mut self, descent: &Descent, stat: &Stat) -> Option<Member> {
+        if stat.st_nlink < 2 {
+            return None;
+        }
+        let key = (stat.st_dev, stat.st_ino);
+        let link = self.met.get_mut(&key)?;
+        link.left = link.left.saturating_sub(1);
+        let target = link.name.clone();
+        if link.left == 0 {
+            self.bytes = self.bytes.saturating_sub(target.len() + LINK_OVERHEAD);
+            self.met.remove(&key);
+        }
+        let content = Content::HardLink { target };
+        Some(member(descent, stat, content, Vec::new()))
+    }
+
+    /// Remembers the first name of a file that has several.
+    fn add(&mut self, stat: &Stat, member: &Member) {
+        let linkable = !matches!(
+            member.content,
+            Content::Directory | Content::HardLink { .. }
+        );
+        let bytes = member.name.len() + LINK_OVERHEAD;
+        if stat.st_nlink < 2 || !linkable || self.bytes + bytes > MAX_LINK_BYTES {
+            return;
+        }
+        self.bytes += bytes;
+        let link = Link {
+            name: member.name.clone(),
+            left: stat.st_nlink - 1,
+        };
+        self.met.insert((stat.st_dev, stat.st_ino), link);
     }
 }

@@ -1,17 +1,21 @@
 //! Depth-first traversal of a tree: names in byte order, a directory is left after everything below
 //! it.
 //!
-//! Every entry is opened relative to its directory, so no path is too long, and no symbolic link
-//! below the root is followed. Memory is one directory's names per level, and the number of open
+//! Every entry is opened relative to its directory, which is held open, so no path is too long, and
+//! no symbolic link below the root is followed, whoever renames what meanwhile. The root is opened
+//! once, and everything else is reached from there. Memory is one directory's names per level, and the number of open
 //! directories is bounded however deep the tree is.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat};
+
+use super::read::reopen;
 
 /// The number of directories kept open at the top of the path, and again at the bottom. Those
 /// between are reopened on the way up.
@@ -30,6 +34,8 @@ pub(super) enum Step {
 
 #[derive(Debug)]
 pub(super) struct Descent {
+    /// Opened without access to its content, which a device might react to.
+    root: OwnedFd,
     /// Path of the entry last met or left.
     path: Vec<u8>,
     root_length: usize,
@@ -65,6 +71,14 @@ enum Place {
     Lost,
 }
 
+/// Where the entry just met is.
+#[derive(Debug)]
+enum Position<'a> {
+    Root,
+    /// A directory, and the name in it.
+    In(BorrowedFd<'a>, &'a OsStr),
+}
+
 /// The names of a directory in one allocation: a million of them take a few megabytes.
 #[derive(Debug, Default)]
 struct Names {
@@ -75,13 +89,17 @@ struct Names {
 impl Descent {
     /// Starts at `root`. A symbolic link is resolved; a missing root is an error.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
-        let root = if std::fs::symlink_metadata(root)?.is_symlink() {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = openat(CWD, root, flags, Mode::empty())?;
+        // The name for people; from here on only the descriptor counts.
+        let path = if std::fs::symlink_metadata(root)?.is_symlink() {
             std::fs::canonicalize(root)?
         } else {
             root.to_owned()
         };
-        let path = root.into_os_string().into_vec();
+        let path = path.into_os_string().into_vec();
         Ok(Self {
+            root: opened,
             root_length: path.len(),
             path,
             levels: Vec::new(),
@@ -97,7 +115,7 @@ impl Descent {
     pub(super) fn step(&mut self) -> Option<Step> {
         match std::mem::replace(&mut self.next, Next::Along) {
             Next::Root => {
-                let stat = statat(CWD, self.path(), AtFlags::SYMLINK_NOFOLLOW);
+                let stat = fstat(&self.root);
                 return Some(Step::Met(stat.map_err(io::Error::from)));
             }
             Next::Down => {
@@ -116,9 +134,7 @@ impl Descent {
             level.next += 1;
             let Place::Open(dir) = &level.place else {
                 level.names = Names::default();
-                return Some(Step::Unreadable(io::Error::other(
-                    "moved while it was read",
-                )));
+                return Some(Step::Unreadable(moved()));
             };
             self.path.truncate(level.path_length);
             if self.path.last() != Some(&b'/') {
@@ -148,24 +164,54 @@ impl Descent {
         self.levels.len()
     }
 
-    /// The directory of the entry just met, and its name in it.
-    pub(super) fn place(&self) -> (BorrowedFd<'_>, &OsStr) {
-        let Some(Level {
-            place: Place::Open(dir),
-            path_length,
-            ..
-        }) = self.levels.last()
-        else {
-            return (CWD, self.path().as_os_str());
+    /// Opens the file just met for reading. What it is has to be checked on the descriptor: another
+    /// entry may have its name by now. Never blocks, and never follows a symbolic link.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        match self.position()? {
+            Position::Root => reopen(self.root.as_fd()),
+            Position::In(dir, name) => Ok(File::from(openat(dir, name, flags, Mode::empty())?)),
+        }
+    }
+
+    /// Returns the target of the symbolic link just met.
+    pub(super) fn read_link(&self) -> io::Result<Vec<u8>> {
+        match self.position()? {
+            Position::Root => Err(rustix::io::Errno::INVAL.into()),
+            Position::In(dir, name) => Ok(readlinkat(dir, name, Vec::new())?.into_bytes()),
+        }
+    }
+
+    /// Returns a path to the entry just met for calls that take no descriptor. It leads through the
+    /// directory that is held open; its last component must not be followed, except for the root,
+    /// which is never a symbolic link.
+    pub(super) fn held_path(&self) -> io::Result<PathBuf> {
+        let held = |fd: BorrowedFd<'_>| PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        Ok(match self.position()? {
+            Position::Root => held(self.root.as_fd()),
+            Position::In(dir, name) => held(dir).join(name),
+        })
+    }
+
+    fn position(&self) -> io::Result<Position<'_>> {
+        let Some(level) = self.levels.last() else {
+            return Ok(Position::Root);
         };
-        let name = self.path.get(*path_length..).unwrap_or_default();
+        let Place::Open(dir) = &level.place else {
+            return Err(moved());
+        };
+        let name = self.path.get(level.path_length..).unwrap_or_default();
         let name = name.strip_prefix(b"/").unwrap_or(name);
-        (dir.as_fd(), OsStr::from_bytes(name))
+        Ok(Position::In(dir.as_fd(), OsStr::from_bytes(name)))
     }
 
     fn go_down(&mut self) -> Option<io::Error> {
-        let (at, name) = self.place();
-        let opened = open_dir(at, name).and_then(|dir| Ok((Names::read(&dir)?, dir)));
+        let dir = self.position().and_then(|place| match place {
+            Position::Root => open_dir(self.root.as_fd(), OsStr::new(".")),
+            Position::In(at, name) => open_dir(at, name),
+        });
+        let opened = dir.and_then(|dir| Ok((Names::read(&dir)?, dir)));
         let (place, names, error) = match opened {
             Ok((names, dir)) => (Place::Open(dir), names, None),
             // It is left like any other, as an empty one.
@@ -251,6 +297,10 @@ impl Names {
         let (start, end) = *self.spans.get(index)?;
         self.bytes.get(start..end)
     }
+}
+
+fn moved() -> io::Error {
+    io::Error::other("moved while it was read")
 }
 
 fn open_dir(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {

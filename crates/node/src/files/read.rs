@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
 #[derive(Debug)]
 pub enum ReadError {
@@ -23,24 +25,23 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
         path: path.to_owned(),
         source,
     };
-    let not_regular = || ReadError::NotRegular {
-        path: path.to_owned(),
-    };
-    // stat first: opening a device can have side effects.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(not_regular());
+    // Without access to the content at first: opening a device or a FIFO can have side effects.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let stat = fstat(&found).map_err(|errno| failed(errno.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(ReadError::NotRegular {
+            path: path.to_owned(),
+        });
     }
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = File::options()
-        .read(true)
-        .custom_flags(nonblocking)
-        .open(path)
-        .map_err(failed)?;
-    if file.metadata().map_err(failed)?.is_file() {
-        Ok(file)
-    } else {
-        Err(not_regular())
-    }
+    reopen(found.as_fd()).map_err(failed)
+}
+
+/// Opens for reading what a descriptor without access to the content stands for.
+pub(super) fn reopen(found: BorrowedFd<'_>) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
 }
 
 /// Reads the next bytes of a file, at most `max`; none at EOF.

@@ -7,9 +7,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Stat, readlinkat};
+use rustix::fs::{FileType, Stat};
 
 use super::descent::{Descent, Step};
+use super::xattrs::{XattrReader, Xattrs};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WalkOptions {
@@ -39,7 +40,8 @@ pub struct Facts {
     pub gid: u32,
     /// The target of a symbolic link.
     pub link: Option<PathBuf>,
-    pub xattrs: Vec<(String, Vec<u8>)>,
+    /// Names and values.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,7 @@ pub enum Kind {
 pub struct Walk {
     descent: Descent,
     options: WalkOptions,
+    xattrs: XattrReader,
 }
 
 impl Walk {
@@ -62,6 +65,7 @@ impl Walk {
         Ok(Self {
             descent: Descent::new(root)?,
             options,
+            xattrs: XattrReader::default(),
         })
     }
 
@@ -80,18 +84,17 @@ impl Walk {
         }
     }
 
-    fn facts(&self, stat: &Stat) -> io::Result<Facts> {
+    fn facts(&mut self, stat: &Stat) -> io::Result<Facts> {
         let kind = kind_of(stat);
         let link = match kind {
             Kind::Symlink => {
-                let (dir, name) = self.descent.place();
-                let target = readlinkat(dir, name, Vec::new())?;
-                Some(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+                let target = self.descent.read_link()?;
+                Some(PathBuf::from(OsStr::from_bytes(&target)))
             }
             _ => None,
         };
         let xattrs = if self.options.xattrs && kind != Kind::Symlink {
-            xattrs(self.descent.path())
+            xattrs_of(&self.descent, &mut self.xattrs)?
         } else {
             Vec::new()
         };
@@ -145,21 +148,11 @@ pub(super) fn kind_of(stat: &Stat) -> Kind {
     }
 }
 
-/// Reads extended attributes without unreadable ones; many file systems have none.
-fn xattrs(path: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut list = vec![0; 64 << 10];
-    let Ok(length) = rustix::fs::llistxattr(path, &mut list[..]) else {
-        return Vec::new();
-    };
-    let mut value = vec![0; 64 << 10];
-    list.get(..length)
-        .unwrap_or_default()
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .filter_map(|name| {
-            let length = rustix::fs::lgetxattr(path, name, &mut value[..]).ok()?;
-            let name = String::from_utf8_lossy(name).into_owned();
-            Some((name, value.get(..length)?.to_vec()))
-        })
-        .collect()
+/// Reads the attributes of the entry just met, which is not opened for it.
+pub(super) fn xattrs_of(descent: &Descent, reader: &mut XattrReader) -> io::Result<Xattrs> {
+    let path = descent.held_path()?;
+    match descent.depth() {
+        0 => reader.of_target(&path),
+        _ => reader.of_entry(&path),
+    }
 }

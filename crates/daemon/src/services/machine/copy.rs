@@ -1,7 +1,6 @@
 //! `Copy`: a file or a tree as a gzip-compressed tar archive.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use bytes::Bytes;
 use mainstay_api::common::{Data, Metadata};
@@ -9,7 +8,7 @@ use mainstay_node::files::pack;
 use tonic::Status;
 
 use crate::rpc::{Answers, Reader, produce, status};
-use crate::text::shorten;
+use crate::text::{path_from_wire, shorten, shown_path};
 
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -20,8 +19,8 @@ pub(super) fn stream(root: &str) -> Result<Answers<Data>, Status> {
             shorten(root)
         )));
     }
-    let root = PathBuf::from(root);
-    let what = root.display().to_string();
+    let root = path_from_wire(root);
+    let what = shown_path(&root);
     let chunks = produce(what, move |reader| {
         let mut out = Chunks {
             reader,

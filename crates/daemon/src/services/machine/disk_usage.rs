@@ -7,7 +7,7 @@ use mainstay_node::files::{Usage, UsageOptions, UsageWalk};
 use tonic::Status;
 
 use crate::rpc::{Answers, Gathering, Gone, produce_many};
-use crate::text::shorten;
+use crate::text::{path_from_wire, path_to_wire, shown_path};
 
 pub(super) fn stream(request: &DiskUsageRequest) -> Result<Answers<DiskUsageInfo>, Status> {
     let options = UsageOptions {
@@ -19,9 +19,9 @@ pub(super) fn stream(request: &DiskUsageRequest) -> Result<Answers<DiskUsageInfo
             "no path is named; set paths, such as \"/\"",
         ));
     };
-    let what = shorten(&Path::new("/").join(first).display().to_string());
-    let paths = request.paths.iter().map(|path| Path::new("/").join(path));
-    let paths: Vec<PathBuf> = paths.collect();
+    let absolute = |path: &String| Path::new("/").join(path_from_wire(path));
+    let what = shown_path(&absolute(first));
+    let paths: Vec<PathBuf> = request.paths.iter().map(absolute).collect();
     let threshold = request.threshold;
     produce_many(what, move |infos| {
         paths
@@ -83,9 +83,9 @@ fn info(usage: Usage) -> DiskUsageInfo {
     };
     DiskUsageInfo {
         metadata: None,
-        name: usage.path.to_string_lossy().into_owned(),
+        name: path_to_wire(&usage.path),
         size,
         error,
-        relative_name: usage.relative.to_string_lossy().into_owned(),
+        relative_name: path_to_wire(&usage.relative),
     }
 }

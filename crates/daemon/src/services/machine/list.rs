@@ -10,18 +10,19 @@ use mainstay_node::files::{Entry, Facts, Kind, Walk, WalkOptions};
 use tonic::Status;
 
 use crate::rpc::{Answers, produce_many, status};
+use crate::text::{path_from_wire, path_to_wire, shown_path};
 
 pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status> {
     let types = types(request)?;
     let root = match request.root.as_str() {
         "" => PathBuf::from("/"),
-        root => PathBuf::from("/").join(root),
+        root => PathBuf::from("/").join(path_from_wire(root)),
     };
     let options = WalkOptions {
         depth: depth(request),
         xattrs: request.report_xattrs,
     };
-    let what = root.display().to_string();
+    let what = shown_path(&root);
     produce_many(what, move |entries| {
         let walk = match Walk::new(&root, options) {
             Ok(walk) => walk,
@@ -72,8 +73,8 @@ fn wanted(types: &BTreeSet<i32>, entry: &Entry) -> bool {
 }
 
 fn info(entry: Entry) -> FileInfo {
-    let name = entry.path.to_string_lossy().into_owned();
-    let relative_name = entry.relative.to_string_lossy().into_owned();
+    let name = path_to_wire(&entry.path);
+    let relative_name = path_to_wire(&entry.relative);
     match entry.facts {
         Ok(facts) => FileInfo {
             name,
@@ -101,13 +102,13 @@ fn link(facts: &Facts) -> String {
     facts
         .link
         .as_ref()
-        .map(|target| target.to_string_lossy().into_owned())
+        .map(|target| path_to_wire(target))
         .unwrap_or_default()
 }
 
-fn xattr((name, data): (String, Vec<u8>)) -> Xattr {
+fn xattr((name, data): (Vec<u8>, Vec<u8>)) -> Xattr {
     Xattr {
-        name,
+        name: mainstay_paths::to_wire(&name).into_owned(),
         data: Bytes::from(data),
     }
 }

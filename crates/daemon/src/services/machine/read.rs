@@ -1,14 +1,12 @@
 //! `Read`: the content of one regular file.
 
-use std::path::PathBuf;
-
 use bytes::Bytes;
 use mainstay_api::common::Data;
 use mainstay_node::files::{ReadError, open_regular, read_piece};
 use tonic::Status;
 
 use crate::rpc::{Answers, produce, status};
-use crate::text::shorten;
+use crate::text::{path_from_wire, shorten, shown_path};
 
 /// Large enough that the cost per message does not matter.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -20,8 +18,8 @@ pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
             shorten(path)
         )));
     }
-    let path = PathBuf::from(path);
-    let what = path.display().to_string();
+    let path = path_from_wire(path);
+    let what = shown_path(&path);
     let chunks = produce(what, move |reader| {
         let file = match open_regular(&path) {
             Ok(file) => file,
@@ -50,10 +48,9 @@ pub(super) fn stream(path: &str) -> Result<Answers<Data>, Status> {
 
 fn read_status(error: &ReadError) -> Status {
     match error {
-        ReadError::NotRegular { path } => Status::invalid_argument(format!(
-            "path must be a regular file: {}",
-            shorten(&path.display().to_string())
-        )),
+        ReadError::NotRegular { path } => {
+            Status::invalid_argument(format!("path must be a regular file: {}", shown_path(path)))
+        }
         ReadError::Io { path, source } => status::of_file(path, source),
     }
 }
