@@ -4,7 +4,7 @@ use clap::Args;
 use mainstay_api::machine::ReadRequest;
 
 use super::connect;
-use super::streams::print_text;
+use super::streams::{node_path, print_text};
 use crate::cli::{Format, Global};
 use crate::failure::Outcome;
 
@@ -19,6 +19,7 @@ use crate::failure::Outcome;
 )]
 pub struct Cat {
     /// Absolute path of a regular file
+    #[arg(value_parser = node_path())]
     path: String,
 }
 

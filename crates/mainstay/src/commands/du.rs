@@ -4,10 +4,11 @@ use clap::{ArgAction, Args};
 use mainstay_api::machine::{DiskUsageInfo, DiskUsageRequest};
 
 use super::connect;
-use super::streams::print_entries;
+use super::streams::{node_path, print_entries};
 use crate::cli::Global;
 use crate::failure::Outcome;
-use mainstay_client::format::{parse_size, printable, size};
+use mainstay_client::format::{parse_size, size};
+use mainstay_paths::escape_wire;
 
 /// Show the disk usage of directories
 ///
@@ -25,7 +26,7 @@ use mainstay_client::format::{parse_size, printable, size};
 )]
 pub struct Du {
     /// Absolute paths
-    #[arg(value_name = "PATH", default_value = "/")]
+    #[arg(value_name = "PATH", default_value = "/", value_parser = node_path())]
     paths: Vec<String>,
 
     /// Show at most N levels of directories; deeper ones still count [default: unlimited]
@@ -90,6 +91,6 @@ impl Du {
         } else {
             size(bytes)
         };
-        format!("{size:>10}  {}\n", printable(&info.name))
+        format!("{size:>10}  {}\n", escape_wire(&info.name))
     }
 }

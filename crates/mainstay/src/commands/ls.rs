@@ -4,13 +4,16 @@ use clap::Args;
 use mainstay_api::machine::{FileInfo, ListRequest};
 
 use super::connect;
-use super::streams::print_entries;
+use super::streams::{node_path, print_entries};
 use crate::cli::Global;
 use crate::failure::Outcome;
 use mainstay_client::format::local_time;
-use mainstay_client::format::printable;
+use mainstay_paths::escape_wire;
 
 /// List files
+///
+/// Bytes of a name that are not UTF-8 and characters that a terminal does not show are printed as
+/// \\xHH, and a backslash before such a text as \\x5c. All commands accept names in this form.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay ls /etc\n  \
@@ -19,7 +22,7 @@ use mainstay_client::format::printable;
     mainstay ls -R / -o json | jq 'select(.size > 1e9) | .name'")]
 pub struct Ls {
     /// Absolute path
-    #[arg(default_value = "/")]
+    #[arg(default_value = "/", value_parser = node_path())]
     path: String,
 
     /// Show mode, owner, size and modification time
@@ -59,7 +62,7 @@ impl Ls {
             let shown = info.relative_name != ".";
             shown.then(|| match self.long {
                 true => long(info),
-                false => format!("{}\n", printable(&info.relative_name)),
+                false => format!("{}\n", escape_wire(&info.relative_name)),
             })
         })
         .await
@@ -74,7 +77,7 @@ fn long(info: &FileInfo) -> String {
     let link = if info.link.is_empty() {
         String::new()
     } else {
-        format!(" -> {}", printable(&info.link))
+        format!(" -> {}", escape_wire(&info.link))
     };
     format!(
         "{} {:>5} {:>5} {:>10} {time} {}{link}\n",
@@ -82,7 +85,7 @@ fn long(info: &FileInfo) -> String {
         info.uid,
         info.gid,
         info.size,
-        printable(&info.relative_name)
+        escape_wire(&info.relative_name)
     )
 }
 

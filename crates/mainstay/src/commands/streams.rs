@@ -1,7 +1,9 @@
 //! Output shared by several commands: text, and entries of file trees, of all nodes as they come.
 
 use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 
+use clap::builder::TypedValueParser;
 use futures_util::StreamExt;
 use mainstay_api::common::{Data, Metadata};
 use mainstay_api::machine::{DiskUsageInfo, FileInfo};
@@ -13,8 +15,15 @@ use crate::cli::Format;
 use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome, warn};
 use crate::output::{self, NodeLines};
-use mainstay_client::format::printable;
 use mainstay_client::format::to_json;
+use mainstay_paths::escape_wire;
+
+/// Parses a path of the node: as it is, or with escapes as `mainstay ls` prints them. Returns it as
+/// requests carry it.
+pub(super) fn node_path() -> impl TypedValueParser<Value = String> {
+    clap::builder::OsStringValueParser::new()
+        .map(|path| mainstay_paths::wire_of_argument(path.as_bytes()))
+}
 
 /// Refuses a range of times that ends before it starts.
 pub(super) fn check_times(
@@ -92,7 +101,7 @@ pub(super) async fn print_entries<E: Entry>(
         let node = client.node_name(entry.metadata());
         let before = client.line_prefix(&node);
         if !entry.error().is_empty() {
-            let path = printable(entry.path());
+            let path = escape_wire(entry.path());
             warn(&format!("{before}{path}: {}", entry.error()));
             failed += 1;
             continue;

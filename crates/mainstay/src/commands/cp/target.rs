@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf, Bytes};
 use flate2::read::GzDecoder;
+use mainstay_archive::{Report, unpack};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -29,7 +30,7 @@ struct Writer {
     /// Set to make the writer drop all further chunks.
     abandoned: Arc<AtomicBool>,
     /// The result of writing; `None` once it was received.
-    written: Option<oneshot::Receiver<io::Result<()>>>,
+    written: Option<oneshot::Receiver<io::Result<Option<Report>>>>,
 }
 
 /// The files of an incomplete copy.
@@ -60,18 +61,18 @@ impl Target {
         }
     }
 
-    /// Waits until everything is written.
-    pub(super) async fn finish(&mut self) -> Outcome {
+    /// Waits until everything is written. Returns the report of what was unpacked.
+    pub(super) async fn finish(&mut self) -> Outcome<Option<Report>> {
         let Some(writer) = &mut self.writer else {
-            return Ok(());
+            return Ok(None);
         };
         writer.chunks = None;
         let Some(writing) = &mut writer.written else {
-            return Ok(());
+            return Ok(None);
         };
         let written = writing.await;
         writer.written = None;
-        match (&writer.files, written) {
+        let report = match (&writer.files, written) {
             (_, Err(_)) => return Err(Failure::new(Exit::Failed, "the writer thread stopped")),
             (PartialFiles::Directory { .. }, Ok(Err(error))) => {
                 let message = format!("cannot unpack to {}: {error}", self.path.display());
@@ -79,14 +80,15 @@ impl Target {
             }
             // A broken pipe is no error.
             (_, Ok(Err(error))) => return Err(error.into()),
-            (PartialFiles::Archive { partial, archive }, Ok(Ok(()))) => {
+            (PartialFiles::Archive { partial, archive }, Ok(Ok(_))) => {
                 fs::rename(partial, archive)
                     .map_err(|error| Failure::file("write", archive, &error))?;
+                None
             }
-            (_, Ok(Ok(()))) => {}
-        }
+            (_, Ok(Ok(report))) => report,
+        };
         self.writer = None;
-        Ok(())
+        Ok(report)
     }
 
     /// Removes the files of an incomplete copy. Returns a message about files that remain.
@@ -120,21 +122,20 @@ impl Writer {
         };
         let name = path.to_string_lossy();
         let files = if name == "-" {
-            std::thread::spawn(move || done.send(write_chunks(chunks, io::stdout())));
+            std::thread::spawn(move || {
+                done.send(write_chunks(chunks, io::stdout()).map(|()| None))
+            });
             PartialFiles::Stream
         } else if name.ends_with(".tar.gz") || name.ends_with(".tgz") {
             let (files, file) = PartialFiles::archive(path)
                 .map_err(|error| Failure::file("write", path, &error))?;
-            std::thread::spawn(move || done.send(write_chunks(chunks, file)));
+            std::thread::spawn(move || done.send(write_chunks(chunks, file).map(|()| None)));
             files
         } else {
             let files = PartialFiles::directory(path)
                 .map_err(|error| Failure::file("write", path, &error))?;
             let into = path.to_owned();
-            // `unpack` refuses paths outside the directory.
-            std::thread::spawn(move || {
-                done.send(tar::Archive::new(GzDecoder::new(chunks)).unpack(into))
-            });
+            std::thread::spawn(move || done.send(unpack_chunks(chunks, &into).map(Some)));
             files
         };
         Ok(Self {
@@ -188,6 +189,15 @@ impl PartialFiles {
         let error = removed.err()?;
         Some(format!("cannot remove {}: {error}", file.display()))
     }
+}
+
+/// Unpacks to the end of the stream, also behind the end of the archive: the node must be able to
+/// send everything.
+fn unpack_chunks(chunks: Chunks, target: &Path) -> io::Result<Report> {
+    let mut archive = GzDecoder::new(chunks);
+    let report = unpack(&mut archive, target)?;
+    io::copy(&mut archive, &mut io::sink())?;
+    Ok(report)
 }
 
 fn write_chunks(mut chunks: Chunks, mut out: impl Write) -> io::Result<()> {

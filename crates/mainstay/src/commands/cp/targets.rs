@@ -1,8 +1,10 @@
 //! Targets of a copy: one for one node, one per node for several.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use mainstay_archive::Report;
 
 use super::target::Target;
 use crate::connection::Connection;
@@ -64,11 +66,22 @@ impl Targets {
         }
     }
 
-    pub(super) async fn finish(&mut self) -> Outcome {
-        for target in self.all() {
-            target.finish().await?;
+    /// Waits until everything is written. Returns the reports of what was unpacked, by node.
+    pub(super) async fn finish(&mut self) -> Outcome<Vec<(String, Report)>> {
+        let mut reports = Vec::new();
+        match self {
+            Self::One(target) => {
+                let report = target.finish().await?;
+                reports.extend(report.map(|report| (String::new(), report)));
+            }
+            Self::Each(each) => {
+                for (node, target) in each {
+                    let report = target.finish().await?;
+                    reports.extend(report.map(|report| (node.clone(), report)));
+                }
+            }
         }
-        Ok(())
+        Ok(reports)
     }
 
     /// Removes the files of incomplete copies. Returns messages about files that remain.
@@ -83,6 +96,9 @@ impl Targets {
 
 /// Returns `logs/n1` for a directory, `logs-n1.tar.gz` for an archive.
 fn path_of(path: &Path, node: &str) -> PathBuf {
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return path.join(node);
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     for ending in [".tar.gz", ".tgz"] {
         if let Some(stem) = name.strip_suffix(ending) {
@@ -101,6 +117,7 @@ mod tests {
         let of = |path: &str| path_of(Path::new(path), "n1:50000");
         assert_eq!(of("logs"), Path::new("logs/n1:50000"));
         assert_eq!(of("."), Path::new("./n1:50000"));
+        assert_eq!(of("./b.tgz/"), Path::new("./b.tgz/n1:50000"));
         assert_eq!(of("a/b.tar.gz"), Path::new("a/b-n1:50000.tar.gz"));
         assert_eq!(of("/b.tgz"), Path::new("/b-n1:50000.tgz"));
     }
