@@ -11,6 +11,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod fanout;
+pub mod file_systems;
 pub mod format;
 mod options;
 

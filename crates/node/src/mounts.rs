@@ -4,23 +4,34 @@
 //! a mount that does not answer in time is skipped, the rest go to another thread, and the mount
 //! is not queried again as long as its thread blocks.
 
+mod duplicates;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, CWD};
+
 /// The time a mount gets to report its size.
 const STATVFS_TIMEOUT: Duration = Duration::from_millis(500);
 
+pub use duplicates::hidden;
 pub use mainstay_mounts::{Mount, read as mounts};
 
 /// Size and free space of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
     pub size_bytes: u64,
+    /// With the reserve of root.
+    pub free_bytes: u64,
     /// Available to unprivileged users; root may have a reserve.
     pub available_bytes: u64,
+    pub inodes: u64,
+    pub free_inodes: u64,
+    /// The device that its files are on; `None` if it does not say.
+    pub device: Option<u64>,
 }
 
 /// Queries mounts for their space and remembers which of them hang.
@@ -114,9 +125,15 @@ type Query = fn(&Path) -> Option<Space>;
 
 fn statvfs(target: &Path) -> Option<Space> {
     let stat = rustix::fs::statvfs(target).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    let about = rustix::fs::statat(CWD, target, AtFlags::NO_AUTOMOUNT);
     Some(Space {
-        size_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
-        available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        size_bytes: bytes(stat.f_blocks),
+        free_bytes: bytes(stat.f_bfree),
+        available_bytes: bytes(stat.f_bavail),
+        inodes: stat.f_files,
+        free_inodes: stat.f_ffree,
+        device: about.ok().map(|about| about.st_dev),
     })
 }
 
@@ -142,7 +159,8 @@ mod tests {
             .position(|mount| mount.target == Path::new("/"))
             .unwrap();
         let space = SpaceSurvey::default().of(&mounts)[at];
-        assert!(space.size_bytes > 0 && space.available_bytes <= space.size_bytes);
+        assert!(space.size_bytes > 0 && space.free_bytes <= space.size_bytes);
+        assert!(space.available_bytes <= space.free_bytes && space.device.is_some());
     }
 
     /// Answers at once, except for a FIFO, which blocks until it has a writer.
@@ -155,7 +173,7 @@ mod tests {
         }
         Some(Space {
             size_bytes: 1,
-            available_bytes: 1,
+            ..Space::default()
         })
     }
 
@@ -195,7 +213,7 @@ mod tests {
         BOTH.wait();
         Some(Space {
             size_bytes: 1,
-            available_bytes: 1,
+            ..Space::default()
         })
     }
 

@@ -122,6 +122,7 @@ fn mounts() -> Mounts {
         size,
         available,
         mounted_on: mounted_on.to_owned(),
+        ..MountStat::default()
     };
     Mounts {
         metadata: None,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use mainstay_api::machine::{DiskStat, DiskStats, MountStat, Mounts, NetDev, NetworkDeviceStats};
 
+use mainstay_client::file_systems::{is_hidden, used};
+
 use crate::rates::{History, per_second, percent_of};
 
 const SECTOR_BYTES: u64 = 512;
@@ -185,11 +187,15 @@ pub struct Mount {
     pub mounted_on: String,
     pub size: u64,
     pub used: u64,
+    /// Free without what is reserved for root.
+    pub available: u64,
 }
 
 impl Mount {
+    /// Returns the share of what users can fill, as `df` does.
     pub fn percent(&self) -> f64 {
-        percent_of(self.used as f64, self.size as f64).unwrap_or(0.0)
+        let whole = self.used.saturating_add(self.available);
+        percent_of(self.used as f64, whole as f64).unwrap_or(0.0)
     }
 }
 
@@ -199,12 +205,15 @@ pub fn mounts(message: Mounts) -> Vec<Mount> {
     let mut mounts: Vec<Mount> = message
         .stats
         .into_iter()
-        .filter(|stat| stat.size > 0)
+        .filter(|stat| !is_hidden(stat))
         .filter(|stat: &MountStat| {
-            seen.insert((stat.filesystem.clone(), stat.size, stat.available))
+            // Nodes of earlier versions do not say what is hidden.
+            !stat.r#type.is_empty()
+                || seen.insert((stat.filesystem.clone(), stat.size, stat.available))
         })
         .map(|stat| Mount {
-            used: stat.size.saturating_sub(stat.available),
+            used: used(&stat),
+            available: stat.available,
             size: stat.size,
             filesystem: stat.filesystem,
             mounted_on: stat.mounted_on,
@@ -265,6 +274,7 @@ mod tests {
             size,
             available,
             mounted_on: mounted_on.to_owned(),
+            ..MountStat::default()
         };
         let shown = mounts(Mounts {
             metadata: None,

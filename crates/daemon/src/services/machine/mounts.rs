@@ -1,10 +1,11 @@
 //! `Mounts`: mounted file systems and their free space.
 
 use mainstay_api::machine::{MountStat, Mounts};
-use mainstay_node::mounts::SpaceSurvey;
+use mainstay_node::mounts::{SpaceSurvey, hidden};
 use tonic::Status;
 
 use crate::rpc::blocking;
+use crate::text::path_to_wire;
 
 pub(super) async fn mounts(survey: &SpaceSurvey) -> Result<Mounts, Status> {
     let survey = survey.clone();
@@ -14,14 +15,21 @@ pub(super) async fn mounts(survey: &SpaceSurvey) -> Result<Mounts, Status> {
         Ok((mounts, spaces))
     })
     .await?;
+    let hidden = hidden(&mounts, &spaces);
     let stats = mounts
         .into_iter()
         .zip(spaces)
-        .map(|(mount, space)| MountStat {
+        .zip(hidden)
+        .map(|((mount, space), hidden)| MountStat {
             filesystem: mount.source,
             size: space.size_bytes,
             available: space.available_bytes,
-            mounted_on: mount.target.to_string_lossy().into_owned(),
+            mounted_on: path_to_wire(&mount.target),
+            free: space.free_bytes,
+            inodes: space.inodes,
+            inodes_free: space.free_inodes,
+            r#type: mount.fs_type,
+            hidden,
         })
         .collect();
     Ok(Mounts {
