@@ -1,8 +1,10 @@
 //! `mainstay cp` that does not come to its end.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
@@ -11,14 +13,48 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A tree that takes longer to copy than any test waits.
-fn endless(node: &TestNode) -> String {
-    let root = node.scratch().join("endless");
+/// The bytes of a connection after which its client gets no more.
+const STALL_AFTER: usize = 1 << 20;
+
+/// A tree whose archive is longer than that.
+fn source(node: &TestNode) -> String {
+    let root = node.scratch().join("source");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("first"), "first").unwrap();
-    let huge = std::fs::File::create(root.join("huge")).unwrap();
-    huge.set_len(1 << 40).unwrap();
+    let mut random = vec![0; 4 * STALL_AFTER];
+    fastrand::Rng::with_seed(7).fill(&mut random);
+    std::fs::write(root.join("large"), random).unwrap();
     root.display().to_string()
+}
+
+/// An endpoint of the node through which no copy of [`source`] comes to its end. It ends with the
+/// node.
+fn stalling(node: &TestNode) -> String {
+    let path = node.scratch().join("stalling.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let socket = node.socket();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut server = UnixStream::connect(&socket).unwrap();
+            let (mut requests, mut to_server) =
+                (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut requests, &mut to_server));
+            std::thread::spawn(move || {
+                let mut given = 0;
+                let mut buffer = [0; 8192];
+                while let Ok(read) = server.read(&mut buffer)
+                    && read > 0
+                {
+                    given += read;
+                    if given < STALL_AFTER && client.write_all(&buffer[..read]).is_err() {
+                        break;
+                    }
+                }
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    format!("unix:{}", path.display())
 }
 
 /// Tells when something is made in a directory.
@@ -67,14 +103,15 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 #[test]
 fn an_interrupted_archive_leaves_what_was_there_before_and_nothing_else() {
     let node = TestNode::start();
-    let source = endless(&node);
+    let source = source(&node);
+    let endpoint = stalling(&node);
     let dir = node.scratch().join("archives");
     std::fs::create_dir(&dir).unwrap();
     let kept = dir.join("kept.tar.gz");
     std::fs::write(&kept, "from before").unwrap();
     for target in ["archives/kept.tar.gz", "archives/new.tgz"] {
         let watch = Watch::on(&dir);
-        let child = node.cli().spawn(["cp", &source, target]);
+        let child = node.cli().spawn(["cp", "-e", &endpoint, &source, target]);
         watch.wait();
         signal(&child, Signal::INT);
         let (code, said) = ended(child);
@@ -88,11 +125,14 @@ fn an_interrupted_archive_leaves_what_was_there_before_and_nothing_else() {
 #[test]
 fn an_interrupted_copy_removes_the_directories_it_made() {
     let node = TestNode::start();
-    let source = endless(&node);
+    let source = source(&node);
+    let endpoint = stalling(&node);
     let before = entries(node.scratch());
     for (stop, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let watch = Watch::on(node.scratch());
-        let child = node.cli().spawn(["cp", &source, "new/deeper/still"]);
+        let child = node
+            .cli()
+            .spawn(["cp", "-e", &endpoint, &source, "new/deeper/still"]);
         watch.wait();
         signal(&child, stop);
         let (ended_with, said) = ended(child);
@@ -104,12 +144,13 @@ fn an_interrupted_copy_removes_the_directories_it_made() {
 #[test]
 fn an_interrupted_copy_leaves_a_directory_that_was_there_and_says_so() {
     let node = TestNode::start();
-    let source = endless(&node);
+    let source = source(&node);
+    let endpoint = stalling(&node);
     let dir = node.scratch().join("there");
     std::fs::create_dir(&dir).unwrap();
     std::fs::write(dir.join("own"), "own").unwrap();
     let watch = Watch::on(&dir);
-    let child = node.cli().spawn(["cp", &source, "there"]);
+    let child = node.cli().spawn(["cp", "-e", &endpoint, &source, "there"]);
     watch.wait();
     signal(&child, Signal::INT);
     let (code, said) = ended(child);
@@ -122,8 +163,9 @@ fn an_interrupted_copy_leaves_a_directory_that_was_there_and_says_so() {
 #[test]
 fn a_copy_to_a_reader_who_does_not_read_can_be_interrupted() {
     let node = TestNode::start();
-    let source = endless(&node);
-    let mut child = node.cli().spawn(["cp", &source, "-"]);
+    let source = source(&node);
+    let endpoint = stalling(&node);
+    let mut child = node.cli().spawn(["cp", "-e", &endpoint, &source, "-"]);
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut [0]).unwrap();
     signal(&child, Signal::INT);
@@ -134,10 +176,13 @@ fn a_copy_to_a_reader_who_does_not_read_can_be_interrupted() {
 #[test]
 fn a_lost_node_leaves_nothing_half_copied() {
     let mut node = TestNode::start();
-    let source = endless(&node);
+    let source = source(&node);
+    let endpoint = stalling(&node);
     let before = entries(node.scratch());
     let watch = Watch::on(node.scratch());
-    let child = node.cli().spawn(["cp", &source, "lost.tar.gz"]);
+    let child = node
+        .cli()
+        .spawn(["cp", "-e", &endpoint, &source, "lost.tar.gz"]);
     watch.wait();
     node.kill();
     let (code, said) = ended(child);

@@ -9,6 +9,7 @@
     missing_debug_implementations
 )]
 
+mod archives;
 mod authorizer;
 mod cells;
 mod cli_output;
@@ -21,6 +22,7 @@ mod disk_usage;
 mod dmesg;
 mod events;
 mod fanout;
+mod file_names;
 mod files;
 mod grpcurl;
 #[cfg(target_arch = "x86_64")]

@@ -2,6 +2,7 @@
 //! serves all others, has not grown, and has not panicked.
 
 mod audit;
+mod archives;
 mod bytes;
 mod clock;
 mod command_line;
@@ -14,6 +15,7 @@ mod nodes;
 mod slow_readers;
 mod state;
 mod storage;
+mod swapped_directories;
 mod users;
 
 use std::time::Duration;
