@@ -356,7 +356,7 @@ fn the_endpoint_of_many_nodes_may_go_and_come_back() {
 
 #[test]
 fn a_snapshot_of_many_nodes_says_which_did_not_answer() {
-    let fleet = TestFleet::start(2);
+    let fleet = TestFleet::to_anywhere(2);
     let dead = dead_address();
     let nodes = format!("{},{dead}", fleet.list());
     let run = |args: &[&str]| {

@@ -4,7 +4,7 @@ use mainstay_testkit::{TestFleet, TestNetwork, TestNode, WAIT_TIMEOUT, dead_addr
 
 #[test]
 fn output_lines_carry_their_node_and_failed_nodes_are_named() {
-    let mut fleet = TestFleet::start(3);
+    let mut fleet = TestFleet::to_anywhere(3);
     let names = fleet.names();
     let list = fleet.list();
     let cli = |fleet: &TestFleet| fleet.nodes[0].cli();

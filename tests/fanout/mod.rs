@@ -1,6 +1,8 @@
 //! One call, many nodes, through the node the client is connected to.
 
+mod bounds;
 mod command_line;
+mod targets;
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,7 @@ use mainstay_api::common::Metadata;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{EventsRequest, ListRequest, LogsRequest, ReadRequest};
 use mainstay_identity::{CertificateInfo, Role};
-use mainstay_testkit::{TestFleet, TestNode, dead_address, soon, to_nodes};
+use mainstay_testkit::{ANY_TARGET, TestFleet, TestNode, dead_address, soon, to_nodes};
 use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
@@ -111,7 +113,7 @@ async fn the_node_itself_answers_through_the_merge_under_any_of_its_names() {
         assert_eq!(metadata.error, "", "{own}");
         assert!(messages[0].version.is_some());
     }
-    // The same name twice is asked twice, and another port is another node.
+    // The same name twice is asked twice, and another port is another node, which is no peer.
     let elsewhere = format!("127.0.0.1:{}", dead_address().port());
     let reply = machine
         .version(to_nodes((), ["127.0.0.1", "127.0.0.1", &elsewhere]))
@@ -131,7 +133,7 @@ fn hostname_of_this_machine() -> String {
 
 #[tokio::test]
 async fn a_dead_node_is_one_message_and_the_others_are_unaffected() {
-    let mut fleet = TestFleet::start(3);
+    let mut fleet = TestFleet::to_anywhere(3);
     let mut names = fleet.names();
     names.push(dead_address().to_string());
     let mut machine = machine(&fleet.nodes[0]).await;
@@ -177,7 +179,7 @@ async fn a_dead_node_is_one_message_and_the_others_are_unaffected() {
 
 #[tokio::test]
 async fn streams_are_interleaved_with_each_nodes_order_kept() {
-    let fleet = TestFleet::start(3);
+    let fleet = TestFleet::to_anywhere(3);
     let mut machine = machine(&fleet.nodes[0]).await;
     let request = ListRequest {
         root: "/usr/share/doc".to_owned(),
@@ -394,44 +396,8 @@ async fn bad_node_names_are_refused_and_no_node_is_called() {
 }
 
 #[tokio::test]
-async fn a_thousand_names_fit_into_one_call() {
-    let node = TestNode::start();
-    let mut machine = machine(&node).await;
-    let name = format!("127.0.0.1:{}", node.listen().port());
-    let names = vec![name; 1000];
-    let reply = machine.hostname(to_nodes((), &names)).await.unwrap();
-    assert_eq!(reply.into_inner().messages.len(), 1000);
-}
-
-#[tokio::test]
-async fn forwarding_can_be_disabled_by_a_reload() {
-    let fleet = TestFleet::with_config(2, "[fleet]\nforwarding = false\n");
-    let there = fleet.names()[1].clone();
-    let mut machine = machine(&fleet.nodes[0]).await;
-    for request in [to_nodes((), ["127.0.0.1", &there]), {
-        let mut request = Request::new(());
-        request
-            .metadata_mut()
-            .insert("node", there.parse().unwrap());
-        request
-    }] {
-        let status = machine.version(request).await.unwrap_err();
-        assert_eq!(status.code(), Code::PermissionDenied);
-        assert!(status.message().contains("no request forwarding"));
-    }
-    // The node itself is still one it may answer for.
-    machine.version(to_nodes((), ["127.0.0.1"])).await.unwrap();
-
-    std::fs::write(fleet.nodes[0].config_file(), "").unwrap();
-    fleet.nodes[0].signal(rustix::process::Signal::HUP);
-    fleet.nodes[0].wait_for_log("configuration reloaded");
-    let reply = machine.version(to_nodes((), [&there])).await.unwrap();
-    assert!(reply.into_inner().messages[0].version.is_some());
-}
-
-#[tokio::test]
 async fn peers_are_called_by_the_names_the_configuration_gives_them() {
-    let fleet = TestFleet::start(2);
+    let fleet = TestFleet::to_anywhere(2);
     let mut machine = machine(&fleet.nodes[0]).await;
     let status = |reply: mainstay_api::machine::VersionResponse| {
         reply.messages[0].metadata.clone().unwrap().error
@@ -466,10 +432,8 @@ async fn a_node_with_a_revoked_certificate_is_not_trusted() {
 
     let pem = std::fs::read_to_string(whose(&fleet.nodes[1])).unwrap();
     let serial = CertificateInfo::from_pem(&pem).unwrap().serial;
-    let config = format!("[identity]\nrevoked = ['{serial}']\n");
-    std::fs::write(fleet.nodes[0].config_file(), config).unwrap();
-    fleet.nodes[0].signal(rustix::process::Signal::HUP);
-    fleet.nodes[0].wait_for_log("configuration reloaded");
+    let config = format!("[identity]\nrevoked = ['{serial}']\n{}", fleet.peers());
+    fleet.nodes[0].reload(&config);
     // Also on the connection that was there.
     let reply = machine.version(to_nodes((), [&there])).await.unwrap();
     let metadata = reply.into_inner().messages[0].metadata.clone().unwrap();
@@ -478,7 +442,7 @@ async fn a_node_with_a_revoked_certificate_is_not_trusted() {
 
 #[tokio::test]
 async fn a_node_of_another_ca_is_not_trusted() {
-    let ours = TestNode::start();
+    let ours = TestNode::builder().config(ANY_TARGET).start();
     let stranger = TestNode::start();
     let mut machine = machine(&ours).await;
     let name = stranger.listen().to_string();

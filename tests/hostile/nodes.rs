@@ -249,7 +249,8 @@ const ANSWERS: &[(&str, Bad)] = &[
     ),
 ];
 
-const IMPATIENT: &str = "[fleet]\nconnect_timeout = '2s'\nanswer_timeout = '5s'\n";
+const IMPATIENT: &str =
+    "[fleet]\nconnect_timeout = '2s'\nanswer_timeout = '5s'\n[forwarding]\ntargets = 'any'\n";
 
 #[tokio::test]
 async fn whatever_a_node_answers_the_others_answers_arrive_whole() {
@@ -334,7 +335,7 @@ async fn whatever_a_node_streams_the_others_streams_arrive_whole() {
 #[tokio::test]
 async fn an_endless_stream_leaves_room_for_the_others() {
     const FILE_BYTES: usize = 4 << 20;
-    let fleet = TestFleet::start(2);
+    let fleet = TestFleet::to_anywhere(2);
     let endless = BadNode::start(
         &fleet.nodes[0],
         Bad::Answers(|| {
@@ -378,7 +379,7 @@ async fn an_endless_stream_leaves_room_for_the_others() {
 
 #[tokio::test]
 async fn a_node_that_claims_to_be_another_is_shown_as_what_it_is() {
-    let fleet = TestFleet::start(1);
+    let fleet = TestFleet::to_anywhere(1);
     let liar = BadNode::start(
         &fleet.nodes[0],
         Bad::Answers(|| {
@@ -410,7 +411,7 @@ async fn a_node_that_claims_to_be_another_is_shown_as_what_it_is() {
 
 #[tokio::test]
 async fn a_caller_with_a_bound_gets_what_came_before_it() {
-    let fleet = TestFleet::start(2);
+    let fleet = TestFleet::to_anywhere(2);
     let silent = BadNode::start(&fleet.nodes[0], Bad::Answers(|| grpc(stream::pending()))).await;
     let mut machine = MachineServiceClient::new(fleet.nodes[0].connect().await);
     let mut names = fleet.names();

@@ -22,8 +22,19 @@ use crate::target::{Address, Host};
 
 /// The bytes an unread stream may buffer here. The window of the connection is unlimited, so that a
 /// slow reader never blocks other streams of the same connection.
-const STREAM_WINDOW: u32 = 256 << 10;
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Window {
+    /// For throughput, also over distances.
+    Wide,
+    /// For calls to many nodes.
+    Narrow,
+}
+
+/// Calls that name more nodes use narrow windows.
+const MAX_WIDE_NODES: usize = 16;
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+/// The bytes of response headers and trailers, status messages included.
+const MAX_HEADER_BYTES: u32 = 64 << 10;
 /// The interval of HTTP/2 pings, which find a dead peer behind an idle stream.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Bounds concurrent lookups: each blocks a thread for as long as its name server is silent.
@@ -32,6 +43,24 @@ static LOOKUPS: Semaphore = Semaphore::const_new(32);
 const MAX_ADDRESSES: usize = 8;
 
 pub(crate) type Wire = Connection<TokioIo<TlsStream<TcpStream>>, Body, TokioExecutor>;
+
+impl Window {
+    /// The window for each node of a call that names so many.
+    pub(crate) fn of_call(nodes: usize) -> Self {
+        if nodes <= MAX_WIDE_NODES {
+            Self::Wide
+        } else {
+            Self::Narrow
+        }
+    }
+
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::Wide => 256 << 10,
+            Self::Narrow => 8 << 10,
+        }
+    }
+}
 
 /// The reason there is no connection, for the caller.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -56,11 +85,12 @@ impl Unreachable {
 /// Connects within `timeout`, name lookup and handshakes included.
 pub(crate) async fn dial(
     address: &Address,
+    window: Window,
     tls: Arc<ClientConfig>,
     revoked: &BTreeSet<String>,
     timeout: Duration,
 ) -> Result<(SendRequest<Body>, Wire), Unreachable> {
-    match tokio::time::timeout(timeout, connect(address, tls, revoked, timeout)).await {
+    match tokio::time::timeout(timeout, connect(address, window, tls, revoked, timeout)).await {
         Ok(connected) => connected,
         Err(_) => Err(Unreachable::timed_out(timeout)),
     }
@@ -68,6 +98,7 @@ pub(crate) async fn dial(
 
 async fn connect(
     address: &Address,
+    window: Window,
     tls: Arc<ClientConfig>,
     revoked: &BTreeSet<String>,
     timeout: Duration,
@@ -94,7 +125,8 @@ async fn connect(
     }
     Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_stream_window_size(u32::try_from(window.bytes()).unwrap_or(u32::MAX))
+        .max_header_list_size(MAX_HEADER_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(timeout)

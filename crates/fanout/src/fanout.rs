@@ -8,19 +8,28 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
-use http_body_util::{BodyExt, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
 use rustls::ClientConfig;
 use tonic::Status;
 use tonic::body::Body;
 
+use crate::chunks::Chunks;
 use crate::contract::Contract;
+use crate::dial::Window;
 use crate::gather::{NodeCall, gather, no_answer};
+use crate::held::hold;
 use crate::interleave::interleave;
+use crate::limits::{CallLimits, LOCAL_STREAM_BYTES, Limits};
 use crate::merge::NodeTag;
 use crate::outgoing::{Asker, Outgoing, PROXY_FROM};
 use crate::pool::Pool;
-use crate::target::{Address, Host, Target};
+use crate::quota::Use;
+use crate::target::Address;
+use crate::targets::{OwnAddresses, Place, Targets};
+use crate::target::Target;
 
 /// The maximum number of nodes in a call.
 const MAX_NODES: usize = 4096;
@@ -28,8 +37,8 @@ const MAX_NODES: usize = 4096;
 /// Settings that can change while the node runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// True if calls are forwarded at all.
-    pub forwarding: bool,
+    /// The nodes that calls are forwarded to.
+    pub targets: Targets,
     /// The port of a node whose name has none.
     pub port: u16,
     pub connect_timeout: Duration,
@@ -81,15 +90,10 @@ impl Forward {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    Here,
-    There(Address),
-}
-
 pub struct Fanout {
     settings: ArcSwap<Settings>,
     pool: Pool,
+    limits: Limits,
     descriptors: &'static [u8],
     /// Built when the first call needs it.
     contract: OnceLock<Arc<Contract>>,
@@ -112,6 +116,7 @@ impl Fanout {
         Self {
             settings: ArcSwap::from_pointee(settings),
             pool,
+            limits: Limits::default(),
             descriptors,
             contract: OnceLock::new(),
             local,
@@ -144,24 +149,17 @@ impl Fanout {
             let text = value.to_str().unwrap_or("\u{fffd}");
             let target =
                 Target::parse(text).map_err(|bad| Status::invalid_argument(bad.to_string()))?;
-            let place = settings.place(&target, &mut own);
-            if place != Place::Here && !settings.forwarding {
-                return Err(Status::permission_denied(
-                    "no request forwarding: this node's configuration allows it to answer only \
-                     for itself",
-                ));
-            }
-            Ok((text.to_owned(), place))
+            Ok::<_, Status>((text.to_owned(), settings.place(&target, &mut own)))
         };
         let mut nodes = headers.get_all("nodes").iter().peekable();
         if nodes.peek().is_some() {
-            let places = nodes.map(&mut place).collect::<Result<Vec<_>, _>>()?;
-            if places.len() > MAX_NODES {
+            let count = headers.get_all("nodes").iter().count();
+            if count > MAX_NODES {
                 return Err(Status::invalid_argument(format!(
-                    "the call names {} nodes; the most is {MAX_NODES}",
-                    places.len()
+                    "the call names {count} nodes; the most is {MAX_NODES}"
                 )));
             }
+            let places = nodes.map(&mut place).collect::<Result<Vec<_>, _>>()?;
             return Ok(Forward::Many(places));
         }
         let mut node = headers.get_all("node").iter();
@@ -169,7 +167,10 @@ impl Fanout {
             (None, _) => Ok(Forward::Here),
             (Some(value), None) => {
                 let (name, place) = place(value)?;
-                Ok(Forward::One(name, place))
+                match place {
+                    Place::Refused(refusal) => Err(refusal.status()),
+                    place => Ok(Forward::One(name, place)),
+                }
             }
             (Some(_), Some(_)) => Err(Status::invalid_argument(
                 "`node` names one node; use `nodes` for several",
@@ -188,12 +189,21 @@ impl Fanout {
         let address = match place {
             Place::Here => return Ok((self.local)(request).await),
             Place::There(address) => address,
+            Place::Refused(refusal) => return Err(refusal.status()),
         };
         let settings = self.settings.load_full();
         let (parts, body) = request.into_parts();
         let outgoing = Outgoing::new(&parts.uri, &parts.headers, asker, &settings.own_name)?;
-        let request = outgoing.to(&address, body, timeout)?;
-        let answer = self.pool.send(&address, request, settings.connect_timeout);
+        // It may be a stream: whatever the method is called, nothing here knows it.
+        let limits = self.limits.call(&asker.account, Use::Stream, 1)?;
+        let request = || outgoing.to(&address, body, timeout);
+        let answer = self.pool.send(
+            &address,
+            Window::of_call(1),
+            request,
+            &limits,
+            settings.connect_timeout,
+        );
         match timeout {
             None => answer.await,
             Some(timeout) => tokio::time::timeout(timeout, answer)
@@ -220,6 +230,14 @@ impl Fanout {
         let settings = self.settings.load_full();
         let (parts, body) = request.into_parts();
         let outgoing = Outgoing::new(&parts.uri, &parts.headers, asker, &settings.own_name)?;
+        let outgoing = Arc::new(outgoing);
+        let used_for = if method.streams {
+            Use::Stream
+        } else {
+            Use::Unary
+        };
+        let limits = self.limits.call(&asker.account, used_for, places.len())?;
+        let window = Window::of_call(places.len());
         let body = body.collect().await?.to_bytes();
         let answer_timeout = timeout.map_or(settings.answer_timeout, before);
         // A stream has no end to wait for: only the caller's deadline bounds it.
@@ -232,19 +250,35 @@ impl Fanout {
             .into_iter()
             .map(|(name, place)| NodeCall {
                 tag: NodeTag::new(&name),
-                answer: self.ask(
-                    place,
-                    &outgoing,
-                    body.clone(),
-                    deadline,
-                    settings.connect_timeout,
-                ),
+                here: place == Place::Here,
+                answer: match place {
+                    Place::Here => self.ask_here(&outgoing, body.clone(), &limits, method.streams),
+                    Place::There(address) => {
+                        let pool = self.pool.clone();
+                        let (outgoing, limits) = (Arc::clone(&outgoing), limits.clone());
+                        let body = body.clone();
+                        let connect_timeout = settings.connect_timeout;
+                        async move {
+                            let request = || {
+                                let body = Body::new(Full::new(body));
+                                outgoing.to(&address, body, deadline)
+                            };
+                            pool.send(&address, window, request, &limits, connect_timeout)
+                                .await
+                        }
+                        .boxed()
+                    }
+                    Place::Refused(refusal) => {
+                        std::future::ready(Err(refusal.status())).boxed()
+                    }
+                },
             })
             .collect();
         let body = if method.streams {
-            interleave(contract, method, calls, answer_timeout)
+            interleave(contract, method, calls, &limits, answer_timeout)
         } else {
-            one_message(gather(contract, method, calls, answer_timeout).await)?
+            let merged = gather(contract, method, calls, &limits, answer_timeout).await;
+            one_message(merged, limits)?
         };
         let mut response = Response::new(body);
         response.headers_mut().insert(
@@ -254,23 +288,26 @@ impl Fanout {
         Ok(response)
     }
 
-    fn ask(
+    /// Answers for this node itself, when it is its turn.
+    fn ask_here(
         &self,
-        place: Place,
-        outgoing: &Outgoing,
+        outgoing: &Arc<Outgoing>,
         body: Bytes,
-        timeout: Option<Duration>,
-        connect_timeout: Duration,
+        limits: &CallLimits,
+        streams: bool,
     ) -> BoxFuture<'static, Result<Response<Body>, Status>> {
-        let body = Body::new(Full::new(body));
-        match place {
-            Place::Here => (self.local)(outgoing.here(body)).map(Ok).boxed(),
-            Place::There(address) => {
-                let request = outgoing.to(&address, body, timeout);
-                let pool = self.pool.clone();
-                async move { pool.send(&address, request?, connect_timeout).await }.boxed()
-            }
+        let (outgoing, limits) = (Arc::clone(outgoing), limits.clone());
+        let local = Arc::clone(&self.local);
+        async move {
+            let permit = limits.local().await?;
+            let memory = match streams {
+                true => Some(limits.memory(LOCAL_STREAM_BYTES).await?),
+                false => None,
+            };
+            let response = local(outgoing.here(Body::new(Full::new(body)))).await;
+            Ok(response.map(|body| hold(body, (permit, memory))))
         }
+        .boxed()
     }
 
     fn contract(&self) -> &Arc<Contract> {
@@ -279,62 +316,19 @@ impl Fanout {
     }
 }
 
-impl Settings {
-    fn place(&self, target: &Target, own: &mut OwnAddresses) -> Place {
-        let mut address = target.address(self.port);
-        let is_own = |port: u16| port == self.own_address.port();
-        let mut own_port = target.port.is_none_or(is_own);
-        if let Host::Name(name) = &target.host {
-            if own_port && name.eq_ignore_ascii_case(&self.own_name) {
-                return Place::Here;
-            }
-            if let Some(peer) = self.peers.get(name) {
-                address = Address {
-                    host: peer.host.clone(),
-                    port: target.port.unwrap_or(peer.port),
-                };
-                own_port = is_own(address.port);
-            }
-        }
-        match &address.host {
-            Host::Ip(ip) if own_port && (*ip == self.own_address.ip() || own.contains(ip)) => {
-                Place::Here
-            }
-            _ => Place::There(address),
-        }
-    }
-}
-
-/// The addresses of this node, looked up at most once a call.
-struct OwnAddresses {
-    find: fn() -> Vec<IpAddr>,
-    found: Option<Vec<IpAddr>>,
-}
-
-impl OwnAddresses {
-    fn unknown(find: fn() -> Vec<IpAddr>) -> Self {
-        Self { find, found: None }
-    }
-
-    fn contains(&mut self, ip: &IpAddr) -> bool {
-        self.found.get_or_insert_with(self.find).contains(ip)
-    }
-}
-
 /// Returns a timeout shorter than the caller's, so that the merged answer still arrives in time.
 fn before(timeout: Duration) -> Duration {
     timeout.saturating_sub((timeout / 10).min(Duration::from_secs(1)))
 }
 
-fn one_message(message: Bytes) -> Result<Body, Status> {
+/// Returns the body of a merged message; the call's own memory is released with it.
+fn one_message(message: Chunks, limits: CallLimits) -> Result<Body, Status> {
     let mut trailers = HeaderMap::new();
     Status::ok("").add_header(&mut trailers)?;
-    let trailers = async move { Some(Ok(trailers)) };
-    Ok(Body::new(
-        Full::new(message)
-            .map_err(|never| match never {})
-            .with_trailers(trailers),
-    ))
+    let frames = message.into_frames().map(Frame::data);
+    let frames = frames.chain([Frame::trailers(trailers)]);
+    let body = StreamBody::new(stream::iter(frames.map(Ok::<_, Status>)));
+    Ok(hold(Body::new(body), limits))
 }
 
 impl std::fmt::Debug for Fanout {

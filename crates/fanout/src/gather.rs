@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -11,95 +11,140 @@ use http::Response;
 use tonic::Status;
 use tonic::body::Body;
 
+use crate::chunks::Chunks;
 use crate::contract::{Contract, Method};
-use crate::frames::{HEAD, Messages, set_length};
+use crate::frames::{HEAD, Messages};
+use crate::limits::CallLimits;
 use crate::merge::{NodeTag, TagError};
+use crate::quota::Charge;
 
 /// The largest message a client accepts.
 pub(crate) const MAX_MERGED_BYTES: usize = 32 << 20;
+/// Bytes of a status message of another node that are passed on.
+const MAX_STATUS_BYTES: usize = 1 << 10;
 
 /// A call to one node whose answer is pending.
 pub(crate) struct NodeCall {
     pub(crate) tag: NodeTag,
+    /// True if this node itself answers.
+    pub(crate) here: bool,
     pub(crate) answer: BoxFuture<'static, Result<Response<Body>, Status>>,
+}
+
+/// A whole reply with its frame header, and the memory it takes.
+struct Whole {
+    reply: BytesMut,
+    memory: Charge,
 }
 
 /// The state of a node's reply.
 enum Reply {
-    Whole(BytesMut),
-    /// Larger than its share of the merged message: read after all others.
-    Large {
-        length: usize,
-        messages: Messages,
-    },
+    Whole(Whole),
+    /// Larger than its share of the merged message: merged after all others.
+    Large(Large),
+}
+
+struct Large {
+    length: usize,
+    state: LargeState,
+}
+
+enum LargeState {
+    /// Not read yet: the other node waits.
+    Unread(Messages),
+    /// Read at once, because it is in this node's memory anyway.
+    Read(Whole),
 }
 
 pub(crate) async fn gather(
     contract: &Contract,
     method: Method,
     calls: Vec<NodeCall>,
+    limits: &CallLimits,
     timeout: Duration,
-) -> Bytes {
+) -> Chunks {
     let started = tokio::time::Instant::now();
     let share = MAX_MERGED_BYTES / calls.len().max(1);
     let mut merged = Merged::new(contract, method);
-    let mut large = Vec::new();
+    let mut large = LargeReplies::default();
     let mut waiting: FuturesUnordered<_> = calls
         .into_iter()
-        .map(|NodeCall { tag, answer }| async move {
-            let reply = within(timeout, read_first(answer, share)).await;
+        .map(|NodeCall { tag, here, answer }| async move {
+            let reply = within(timeout, read_first(answer, here, share, limits)).await;
             (tag, reply)
         })
         .collect();
     while let Some((tag, reply)) = waiting.next().await {
         match reply {
-            Ok(Reply::Whole(reply)) => merged.add(&tag, &reply[HEAD..]),
-            Ok(Reply::Large { length, messages }) => large.push((length, tag, messages)),
+            Ok(Reply::Whole(whole)) => merged.add(&tag, whole),
+            Ok(Reply::Large(reply)) => {
+                for (tag, length) in large.push(tag, reply) {
+                    merged.add_failure(&tag, &does_not_fit(length));
+                }
+            }
             Err(status) => merged.add_failure(&tag, &status),
         }
     }
 
-    // The smaller ones first, so that a node cannot reserve space by declaring a large length.
-    large.sort_by_key(|(length, ..)| *length);
     let mut free = merged.free_bytes();
     let mut waiting = FuturesUnordered::new();
-    for (length, tag, mut messages) in large {
+    for (tag, Large { length, state }) in large.smallest_first() {
         if length > free {
             merged.add_failure(&tag, &does_not_fit(length));
             continue;
         }
         free -= length;
         let left = timeout.saturating_sub(started.elapsed());
-        waiting.push(async move {
-            let reply = within(left, async { only_message(&mut messages, length).await }).await;
-            (tag, reply)
-        });
+        match state {
+            LargeState::Read(whole) => merged.add(&tag, whole),
+            LargeState::Unread(messages) => waiting.push(async move {
+                let reply = within(left, only_message(messages, length, limits)).await;
+                (tag, reply)
+            }),
+        }
     }
     while let Some((tag, reply)) = waiting.next().await {
         match reply {
-            Ok(reply) => merged.add(&tag, &reply[HEAD..]),
+            Ok(whole) => merged.add(&tag, whole),
             Err(status) => merged.add_failure(&tag, &status),
         }
     }
-    merged.finish()
+    merged.chunks
 }
 
 async fn read_first(
     answer: BoxFuture<'static, Result<Response<Body>, Status>>,
+    here: bool,
     share: usize,
+    limits: &CallLimits,
 ) -> Result<Reply, Status> {
     let mut messages = Messages::of(answer.await?)?;
-    match messages.length(MAX_MERGED_BYTES).await? {
-        None => Err(Status::internal("it ended the call without an answer")),
-        Some(length) if length > share => Ok(Reply::Large { length, messages }),
-        Some(length) => only_message(&mut messages, length).await.map(Reply::Whole),
+    let length = messages
+        .length(MAX_MERGED_BYTES)
+        .await?
+        .ok_or_else(|| Status::internal("it ended the call without an answer"))?;
+    if length > share && !here {
+        let state = LargeState::Unread(messages);
+        return Ok(Reply::Large(Large { length, state }));
     }
+    let whole = only_message(messages, length, limits).await?;
+    Ok(if length > share {
+        let state = LargeState::Read(whole);
+        Reply::Large(Large { length, state })
+    } else {
+        Reply::Whole(whole)
+    })
 }
 
-async fn only_message(messages: &mut Messages, length: usize) -> Result<BytesMut, Status> {
-    let message = messages.message(length).await?;
+async fn only_message(
+    mut messages: Messages,
+    length: usize,
+    limits: &CallLimits,
+) -> Result<Whole, Status> {
+    let memory = limits.memory(HEAD + length).await?;
+    let reply = messages.message(length).await?;
     messages.end().await?;
-    Ok(message)
+    Ok(Whole { reply, memory })
 }
 
 async fn within<T>(
@@ -130,11 +175,57 @@ pub(crate) fn malformed() -> Status {
     Status::internal("it sent a message that is not an answer to this call")
 }
 
-/// The replies merged so far, with a frame header.
+/// Bounds the message of a status: another node may send any length.
+pub(crate) fn shorten(status: Status) -> Status {
+    let text = status.message();
+    if text.len() <= MAX_STATUS_BYTES {
+        return status;
+    }
+    let end = text.floor_char_boundary(MAX_STATUS_BYTES);
+    Status::new(status.code(), format!("{}…", &text[..end]))
+}
+
+/// Replies larger than their share. Those in memory never exceed the merged message: it can hold
+/// no more of them, and smaller replies take precedence.
+#[derive(Default)]
+struct LargeReplies {
+    replies: Vec<(NodeTag, Large)>,
+    read_bytes: usize,
+}
+
+impl LargeReplies {
+    /// Adds a reply; returns those that certainly do not fit any more.
+    fn push(&mut self, tag: NodeTag, reply: Large) -> Vec<(NodeTag, usize)> {
+        let is_read = |large: &Large| matches!(large.state, LargeState::Read(_));
+        if is_read(&reply) {
+            self.read_bytes += reply.length;
+        }
+        self.replies.push((tag, reply));
+        let mut dropped = Vec::new();
+        while self.read_bytes > MAX_MERGED_BYTES {
+            let largest = (0..self.replies.len())
+                .filter(|index| is_read(&self.replies[*index].1))
+                .max_by_key(|index| self.replies[*index].1.length);
+            let Some(largest) = largest else { break };
+            let (tag, Large { length, .. }) = self.replies.swap_remove(largest);
+            self.read_bytes -= length;
+            dropped.push((tag, length));
+        }
+        dropped
+    }
+
+    /// The smaller ones first, so that a node cannot reserve space by declaring a large length.
+    fn smallest_first(mut self) -> Vec<(NodeTag, Large)> {
+        self.replies.sort_by_key(|(_, large)| large.length);
+        self.replies
+    }
+}
+
+/// The replies merged so far.
 struct Merged<'a> {
     contract: &'a Contract,
     method: Method,
-    reply: Vec<u8>,
+    chunks: Chunks,
 }
 
 impl<'a> Merged<'a> {
@@ -142,33 +233,36 @@ impl<'a> Merged<'a> {
         Self {
             contract,
             method,
-            reply: vec![0; HEAD],
+            chunks: Chunks::default(),
         }
     }
 
     fn free_bytes(&self) -> usize {
-        (MAX_MERGED_BYTES + HEAD).saturating_sub(self.reply.len())
+        MAX_MERGED_BYTES.saturating_sub(self.chunks.length())
     }
 
-    fn add(&mut self, tag: &NodeTag, reply: &[u8]) {
-        let tagged = match self.contract.check(self.method, reply) {
-            Ok(()) => tag.tag_reply(reply, self.free_bytes()),
+    fn add(&mut self, tag: &NodeTag, whole: Whole) {
+        let Whole { reply, mut memory } = whole;
+        let message = &reply[HEAD..];
+        let tagged = match self.contract.check(self.method, message) {
+            Ok(()) => tag.tag_reply(message, self.free_bytes()),
             Err(malformed) => Err(malformed.into()),
         };
         match tagged {
-            Ok(tagged) => self.reply.extend_from_slice(&tagged),
+            Ok(tagged) if memory.resize(tagged.len()).is_ok() => {
+                drop(reply);
+                self.chunks.push(tagged, Some(memory));
+            }
             Err(TagError::Malformed(_)) => self.add_failure(tag, &malformed()),
-            Err(TagError::TooLarge) => self.add_failure(tag, &does_not_fit(reply.len())),
+            Ok(_) | Err(TagError::TooLarge) => {
+                self.add_failure(tag, &does_not_fit(message.len()));
+            }
         }
     }
 
+    /// The call has reserved memory for the failure of each of its nodes.
     fn add_failure(&mut self, tag: &NodeTag, status: &Status) {
-        self.reply.extend_from_slice(&tag.failed_reply(status));
-    }
-
-    fn finish(mut self) -> Bytes {
-        // Cannot fail: the header is reserved, and the length is bounded.
-        let _ = set_length(&mut self.reply);
-        self.reply.into()
+        let status = shorten(status.clone());
+        self.chunks.push(tag.failed_reply(&status), None);
     }
 }

@@ -8,6 +8,7 @@ use mainstay_identity::Role;
 use tonic::Status;
 use tonic::body::Body;
 
+use crate::quota::Account;
 use crate::target::Address;
 
 /// The name of the forwarding node; a call with it is never forwarded again.
@@ -16,24 +17,34 @@ pub const PROXY_FROM: &str = "proxyfrom";
 pub const FORWARDED_ROLE: &str = "mainstay-role";
 /// The name of the original caller, for the logs of the node that answers.
 pub const FORWARDED_FOR: &str = "mainstay-caller";
+/// The serial number of the original caller's certificate, for the revocation list of the node that
+/// answers.
+pub const FORWARDED_SERIAL: &str = "mainstay-serial";
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 /// Headers that are set anew for every node or not meant for it.
-const NOT_PASSED_ON: [&str; 7] = [
+const NOT_PASSED_ON: [&str; 8] = [
     "node",
     "nodes",
     PROXY_FROM,
     FORWARDED_ROLE,
     FORWARDED_FOR,
+    FORWARDED_SERIAL,
     GRPC_TIMEOUT,
     "host",
 ];
+/// Bounds the metadata that is passed on: every node of a call gets a copy.
+const MAX_PASSED_ENTRIES: usize = 128;
+const MAX_PASSED_BYTES: usize = 32 << 10;
 
 /// The original caller of a forwarded call.
 #[derive(Debug, Clone)]
 pub struct Asker {
     pub name: String,
     pub role: Role,
+    /// The serial number of its certificate, if it has one.
+    pub serial: Option<String>,
+    pub account: Account,
 }
 
 /// One request, to be sent to any number of nodes.
@@ -56,16 +67,18 @@ impl Outgoing {
             .path_and_query()
             .cloned()
             .ok_or_else(|| Status::invalid_argument("the call names no method"))?;
-        let mut passed = headers.clone();
-        for name in NOT_PASSED_ON {
-            passed.remove(name);
-        }
+        let passed = passed_on(headers)?;
         let mut forwarding = HeaderMap::new();
+        let serial = asker.serial.as_deref();
+        let serial = serial.map(|serial| (FORWARDED_SERIAL, serial));
         for (name, value) in [
             (PROXY_FROM, own_name),
             (FORWARDED_ROLE, asker.role.as_str()),
             (FORWARDED_FOR, asker.name.as_str()),
-        ] {
+        ]
+        .into_iter()
+        .chain(serial)
+        {
             let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
                 Status::internal(format!("{name} {value:?} is not a valid header value"))
             })?;
@@ -115,6 +128,26 @@ impl Outgoing {
         *request.headers_mut() = self.headers.clone();
         request
     }
+}
+
+/// Returns the caller's own metadata.
+fn passed_on(headers: &HeaderMap) -> Result<HeaderMap, Status> {
+    let mut passed = HeaderMap::new();
+    let mut bytes = 0;
+    for (name, value) in headers {
+        if NOT_PASSED_ON.contains(&name.as_str()) {
+            continue;
+        }
+        bytes += name.as_str().len() + value.len();
+        if passed.len() >= MAX_PASSED_ENTRIES || bytes > MAX_PASSED_BYTES {
+            return Err(Status::resource_exhausted(format!(
+                "the metadata is too large to be forwarded; the most is {MAX_PASSED_ENTRIES} \
+                 entries and {MAX_PASSED_BYTES} bytes besides the names of nodes"
+            )));
+        }
+        passed.append(name, value.clone());
+    }
+    Ok(passed)
 }
 
 /// Formats a `grpc-timeout`, which has at most eight digits.

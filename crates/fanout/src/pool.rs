@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -22,7 +22,9 @@ use rustls::ClientConfig;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::dial::{Unreachable, Wire, dial};
+use crate::dial::{Unreachable, Window, Wire, dial};
+use crate::limits::{CallLimits, DialPermit};
+use crate::quota::Charge;
 use crate::target::Address;
 
 /// The number of concurrent calls on a connection before another one is opened.
@@ -35,25 +37,39 @@ const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Callers choose the names, so the number of remembered peers is bounded.
 const MAX_PEERS: usize = 8192;
+/// Connection attempts of a call wait at most this many connect timeouts for their turn.
+const MAX_DIAL_ROUNDS: u32 = 5;
 
 #[derive(Clone)]
 pub(crate) struct Pool(Arc<Inner>);
 
 struct Inner {
-    peers: Mutex<HashMap<Address, Peer>>,
+    peers: Mutex<HashMap<Key, Peer>>,
     tls: ArcSwap<ClientConfig>,
     revoked: ArcSwap<BTreeSet<String>>,
 }
 
+/// A connection serves streams of one window size.
+type Key = (Address, Window);
+
 #[derive(Default)]
 struct Peer {
     connections: Vec<Connected>,
-    /// The attempt to connect that all waiting calls share.
-    attempt: Option<Attempt>,
+    /// The attempt to connect that all waiting calls share. It ends when none waits any more.
+    attempt: Option<WeakShared<Connecting>>,
     backoff: Option<Backoff>,
 }
 
-type Attempt = Shared<BoxFuture<'static, Result<(), Unreachable>>>;
+type Connecting = BoxFuture<'static, Result<(), Unreachable>>;
+type Attempt = Shared<Connecting>;
+
+/// How a call gets a connection.
+enum Found {
+    Connected(Connected, Lease),
+    Attempt(Attempt),
+    BackingOff(Unreachable),
+    Nothing,
+}
 
 struct Backoff {
     error: Unreachable,
@@ -102,23 +118,28 @@ impl Pool {
         }
     }
 
-    /// Sends a request to a node, connecting within `timeout`.
+    /// Sends a request to a node, connecting within `timeout`. The request is made when there is a
+    /// connection for it.
     pub(crate) async fn send(
         &self,
         address: &Address,
-        mut request: Request<Body>,
+        window: Window,
+        request: impl FnOnce() -> Result<Request<Body>, Status>,
+        limits: &CallLimits,
         timeout: Duration,
     ) -> Result<Response<Body>, Status> {
+        let key = (address.clone(), window);
         let started = Instant::now();
+        let lease = || self.lease(&key, limits, timeout);
+        let (mut connected, mut leased) = lease().await.map_err(unavailable)?;
+        let memory = limits.memory(window.bytes()).await?;
+        let mut request = request()?;
         let mut retries = MAX_RETRIES;
         loop {
-            let left = timeout.saturating_sub(started.elapsed());
-            let (mut connected, lease) = self
-                .lease(address, left, timeout)
-                .await
-                .map_err(unavailable)?;
             match connected.sender.try_send_request(request).await {
-                Ok(response) => return Ok(response.map(|body| Leased::body(body, lease))),
+                Ok(response) => {
+                    return Ok(response.map(|body| Leased::body(body, leased, memory)));
+                }
                 Err(mut failed) => match failed.take_message() {
                     // Not sent: the connection closed just before.
                     Some(unsent) if retries > 0 && started.elapsed() < timeout => {
@@ -128,56 +149,73 @@ impl Pool {
                     _ => return Err(lost(&failed.into_error())),
                 },
             }
+            (connected, leased) = lease().await.map_err(unavailable)?;
         }
     }
 
     async fn lease(
         &self,
-        address: &Address,
-        left: Duration,
+        key: &Key,
+        limits: &CallLimits,
         timeout: Duration,
     ) -> Result<(Connected, Lease), Unreachable> {
-        let started = Instant::now();
-        for _ in 0..=MAX_RETRIES {
-            let attempt = {
-                let mut peers = self.0.lock();
-                if peers.len() >= MAX_PEERS && !peers.contains_key(address) {
-                    remove_unused(&mut peers);
-                }
-                let peer = peers.entry(address.clone()).or_default();
-                if let Some(found) = peer.free_connection() {
-                    return Ok(found);
-                }
-                match &peer.attempt {
-                    Some(attempt) => attempt.clone(),
-                    None => {
-                        if let Some(backoff) = &peer.backoff
-                            && Instant::now() < backoff.until
-                        {
-                            return Err(backoff.error.clone());
-                        }
-                        let attempt = self.attempt(address.clone(), timeout);
-                        peer.attempt = Some(attempt.clone());
-                        attempt
-                    }
+        let mut permit = None;
+        let mut attempts = 0;
+        while attempts <= MAX_RETRIES {
+            let attempt = match self.find(key, &mut permit, timeout) {
+                Found::Connected(connected, lease) => return Ok((connected, lease)),
+                Found::BackingOff(error) => return Err(error),
+                Found::Attempt(attempt) => attempt,
+                Found::Nothing => {
+                    permit = Some(limits.dial(timeout * MAX_DIAL_ROUNDS).await?);
+                    continue;
                 }
             };
-            match tokio::time::timeout(left.saturating_sub(started.elapsed()), attempt).await {
-                Ok(connected) => connected?,
-                Err(_) => return Err(Unreachable::timed_out(timeout)),
-            }
+            permit = None;
+            attempts += 1;
+            // Every attempt ends within its timeout.
+            attempt.await?;
         }
         Err(Unreachable::because("it closes every connection at once"))
     }
 
-    /// Connects in a task of its own, because the first caller may cancel while others wait.
-    fn attempt(&self, address: Address, timeout: Duration) -> Attempt {
+    /// Looks for a connection or an attempt to connect; starts one if there is a permit for it.
+    fn find(&self, key: &Key, permit: &mut Option<DialPermit>, timeout: Duration) -> Found {
+        let mut peers = self.0.lock();
+        if peers.len() >= MAX_PEERS && !peers.contains_key(key) {
+            remove_unused(&mut peers);
+        }
+        let peer = peers.entry(key.clone()).or_default();
+        if let Some((connected, lease)) = peer.free_connection() {
+            return Found::Connected(connected, lease);
+        }
+        if let Some(attempt) = peer.attempt() {
+            return Found::Attempt(attempt);
+        }
+        if let Some(backoff) = &peer.backoff
+            && Instant::now() < backoff.until
+        {
+            return Found::BackingOff(backoff.error.clone());
+        }
+        let Some(permit) = permit.take() else {
+            return Found::Nothing;
+        };
+        let attempt = self.attempt(key.clone(), permit, timeout);
+        peer.attempt = attempt.downgrade();
+        Found::Attempt(attempt)
+    }
+
+    /// Connects as long as a call waits for it: it is no task of its own, so that a caller that
+    /// goes away leaves no open socket behind.
+    fn attempt(&self, key: Key, permit: DialPermit, timeout: Duration) -> Attempt {
         let inner = Arc::clone(&self.0);
-        let running = tokio::spawn(async move {
+        async move {
             let (tls, revoked) = (inner.tls.load_full(), inner.revoked.load_full());
-            let dialed = dial(&address, tls, &revoked, timeout).await;
+            let (address, window) = &key;
+            let dialed = dial(address, *window, tls, &revoked, timeout).await;
+            drop(permit);
             let mut peers = inner.lock();
-            let peer = peers.entry(address.clone()).or_default();
+            let peer = peers.entry(key.clone()).or_default();
             peer.attempt = None;
             match dialed {
                 Ok((sender, wire)) => {
@@ -187,7 +225,8 @@ impl Pool {
                         sender,
                         usage: Arc::clone(&usage),
                     });
-                    tokio::spawn(keep(wire, usage, Arc::downgrade(&inner), address));
+                    drop(peers);
+                    tokio::spawn(keep(wire, usage, Arc::downgrade(&inner), key));
                     Ok(())
                 }
                 Err(error) => {
@@ -195,11 +234,6 @@ impl Pool {
                     Err(error)
                 }
             }
-        });
-        async move {
-            running
-                .await
-                .unwrap_or_else(|_| Err(Unreachable::because("the attempt to connect was aborted")))
         }
         .boxed()
         .shared()
@@ -207,12 +241,17 @@ impl Pool {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Address, Peer>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Peer>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Peer {
+    /// Returns the running attempt, unless all calls that waited for it are gone.
+    fn attempt(&self) -> Option<Attempt> {
+        self.attempt.as_ref().and_then(WeakShared::upgrade)
+    }
+
     fn free_connection(&mut self) -> Option<(Connected, Lease)> {
         self.connections
             .retain(|connected| !connected.sender.is_closed());
@@ -249,7 +288,7 @@ impl Drop for Lease {
     }
 }
 
-fn remove_unused(peers: &mut HashMap<Address, Peer>) {
+fn remove_unused(peers: &mut HashMap<Key, Peer>) {
     let now = Instant::now();
     peers.retain(|_, peer| {
         peer.connections
@@ -258,12 +297,12 @@ fn remove_unused(peers: &mut HashMap<Address, Peer>) {
             .backoff
             .as_ref()
             .is_some_and(|backoff| now < backoff.until);
-        !peer.connections.is_empty() || peer.attempt.is_some() || backing_off
+        !peer.connections.is_empty() || peer.attempt().is_some() || backing_off
     });
 }
 
 /// Drives a connection until the node closes it or it has been idle for [`IDLE_TIMEOUT`].
-async fn keep(wire: Wire, usage: Arc<Usage>, pool: Weak<Inner>, address: Address) {
+async fn keep(wire: Wire, usage: Arc<Usage>, pool: Weak<Inner>, key: Key) {
     let mut wire = std::pin::pin!(wire);
     while tokio::time::timeout(IDLE_TIMEOUT, wire.as_mut())
         .await
@@ -274,19 +313,19 @@ async fn keep(wire: Wire, usage: Arc<Usage>, pool: Weak<Inner>, address: Address
             continue;
         }
         // Dropping the last sender closes the connection.
-        forget(&pool, &usage, &address);
+        forget(&pool, &usage, &key);
     }
-    forget(&pool, &usage, &address);
+    forget(&pool, &usage, &key);
 }
 
-fn forget(pool: &Weak<Inner>, usage: &Arc<Usage>, address: &Address) {
+fn forget(pool: &Weak<Inner>, usage: &Arc<Usage>, key: &Key) {
     let Some(pool) = pool.upgrade() else { return };
     let mut peers = pool.lock();
-    if let Some(peer) = peers.get_mut(address) {
+    if let Some(peer) = peers.get_mut(key) {
         peer.connections
             .retain(|connected| !Arc::ptr_eq(&connected.usage, usage));
-        if peer.connections.is_empty() && peer.attempt.is_none() && peer.backoff.is_none() {
-            peers.remove(address);
+        if peer.connections.is_empty() && peer.attempt().is_none() && peer.backoff.is_none() {
+            peers.remove(key);
         }
     }
 }
@@ -306,13 +345,16 @@ fn lost(error: &hyper::Error) -> Status {
 struct Leased {
     inner: Incoming,
     _lease: Lease,
+    /// For the bytes that the window lets the node send unread.
+    _memory: Charge,
 }
 
 impl Leased {
-    fn body(inner: Incoming, lease: Lease) -> Body {
+    fn body(inner: Incoming, lease: Lease, memory: Charge) -> Body {
         Body::new(Self {
             inner,
             _lease: lease,
+            _memory: memory,
         })
     }
 }

@@ -32,6 +32,8 @@ pub enum Via {
         fingerprint: String,
         /// Its expiry; a connection may outlive it.
         not_after: Timestamp,
+        /// Its DNS names and IP addresses.
+        names: Vec<String>,
     },
     /// The credentials of the peer of the unix socket, from the kernel.
     LocalUser {
@@ -64,6 +66,7 @@ impl Caller {
                 serial: info.serial,
                 fingerprint: info.fingerprint,
                 not_after: info.not_after,
+                names: info.sans,
             },
         })
     }

@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -5,7 +6,11 @@ use tonic::Request;
 
 use crate::{TestNode, TestNodeBuilder, binary};
 
-/// Nodes of one certificate authority, each on a port of its own; the first one forwards.
+/// The configuration of a node that forwards to any address, not only to its peers.
+pub const ANY_TARGET: &str = "[forwarding]\ntargets = 'any'\n";
+
+/// Nodes of one certificate authority, each on a port of its own; the first one forwards to all
+/// others, which are its peers.
 pub struct TestFleet {
     pub nodes: Vec<TestNode>,
 }
@@ -15,6 +20,11 @@ impl TestFleet {
         Self::with_config(count, "")
     }
 
+    /// Starts a fleet whose first node forwards to any address.
+    pub fn to_anywhere(count: usize) -> Self {
+        Self::with_config(count, ANY_TARGET)
+    }
+
     /// Starts a fleet with this configuration on its first node.
     pub fn with_config(count: usize, config: &str) -> Self {
         Self::first(TestNode::builder().config(config), &binary(), count)
@@ -22,7 +32,7 @@ impl TestFleet {
 
     /// Starts a fleet of this binary.
     pub fn of_program(program: &Path, count: usize) -> Self {
-        Self::first(TestNode::builder(), program, count)
+        Self::first(TestNode::builder().config(ANY_TARGET), program, count)
     }
 
     fn first(builder: TestNodeBuilder, program: &Path, count: usize) -> Self {
@@ -31,7 +41,26 @@ impl TestFleet {
         for number in 1..count {
             fleet.nodes.push(fleet.join(&format!("n{number}")));
         }
+        if count > 1 {
+            fleet.add_peers();
+        }
         fleet
+    }
+
+    /// Lists the other nodes in the configuration of the first one.
+    fn add_peers(&self) {
+        let mut config = self.peers();
+        config.insert_str(0, &std::fs::read_to_string(self.nodes[0].config_file()).unwrap());
+        self.nodes[0].reload(&config);
+    }
+
+    /// The section of the configuration that lists all nodes but the first as its peers.
+    pub fn peers(&self) -> String {
+        let mut section = "\n[peers]\n".to_owned();
+        for (number, node) in self.nodes.iter().enumerate().skip(1) {
+            let _ = writeln!(section, "n{number} = '{}'", node.listen());
+        }
+        section
     }
 
     /// Starts a further node with a certificate from `mainstay pki node`. It is not added to

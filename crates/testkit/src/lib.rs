@@ -63,7 +63,7 @@ pub use containerd::Pod;
 #[cfg(feature = "containerd")]
 pub use containerd::TestContainerd;
 #[cfg(feature = "node")]
-pub use fleet::{TestFleet, dead_address, to_nodes};
+pub use fleet::{ANY_TARGET, TestFleet, dead_address, to_nodes};
 pub use frozen_disk::{Frozen, FrozenDisk};
 #[cfg(target_arch = "x86_64")]
 pub use guest::{Guest, tests_of};

@@ -135,6 +135,12 @@ impl TestNode {
     /// after the reply.
     #[track_caller]
     pub fn wait_for_log(&self, text: &str) {
+        self.wait_for_log_lines(text, 1);
+    }
+
+    /// Waits until so many lines of the node's own log contain `text`.
+    #[track_caller]
+    fn wait_for_log_lines(&self, text: &str, count: usize) {
         // By the socket: a node whose CA is kept elsewhere has no client configuration.
         let socket = format!("unix:{}", self.socket().display());
         let mut follower = self.cli().spawn(["logs", "mainstay", "-f", "-e", &socket]);
@@ -142,11 +148,8 @@ impl TestNode {
         let (send, found) = mpsc::channel();
         let wanted = text.to_owned();
         std::thread::spawn(move || {
-            if stdout
-                .lines()
-                .map_while(Result::ok)
-                .any(|line| line.contains(&wanted))
-            {
+            let lines = stdout.lines().map_while(Result::ok);
+            if lines.filter(|line| line.contains(&wanted)).nth(count - 1).is_some() {
                 let _ = send.send(());
             }
         });
@@ -154,6 +157,19 @@ impl TestNode {
         let _ = follower.kill();
         let _ = follower.wait();
         assert!(found.is_ok(), "the node's log does not contain {text:?}");
+    }
+
+    /// Replaces the configuration file and has the node read it. The node must have been started
+    /// with a configuration.
+    #[track_caller]
+    pub fn reload(&self, config: &str) {
+        const RELOADED: &str = "configuration reloaded";
+        let socket = format!("unix:{}", self.socket().display());
+        let log = self.cli().run(["logs", "mainstay", "-e", &socket]).ok();
+        let before = log.lines().filter(|line| line.contains(RELOADED)).count();
+        std::fs::write(self.config_file(), config).unwrap();
+        self.signal(Signal::HUP);
+        self.wait_for_log_lines(RELOADED, before + 1);
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -1,32 +1,69 @@
-//! The memory bound on unfinished requests, over all callers.
+//! Bounds on unfinished requests: their memory, over all callers, and the time until they are
+//! complete.
 
+use std::collections::HashSet;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use http::{HeaderMap, Request};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use prost::Message;
+use tokio::time::{Instant, Sleep};
 use tonic::Status;
+
+use crate::connection::Connections;
 
 /// Three messages of the maximum size.
 const MAX_BYTES: usize = 96 << 20;
 /// Bytes that every call may send uncounted: ordinary requests never reach the budget.
 const FREE_BYTES: usize = 64 << 10;
+/// A request gets another second for this many bytes, so that a slow link can send a large one.
+const MIN_BYTES_PER_SECOND: usize = 256 << 10;
+/// The length of the header of a gRPC message.
+const HEAD: usize = 5;
 
-#[derive(Debug, Clone, Default)]
-pub(super) struct Budget(Arc<AtomicUsize>);
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    used: Arc<AtomicUsize>,
+    /// Has the time limit.
+    connections: Arc<Connections>,
+}
 
 impl Budget {
-    pub(super) fn meter(&self, inner: Incoming) -> Metered {
-        Metered {
-            inner,
-            budget: self.clone(),
-            received: 0,
-            charged: 0,
+    pub(super) fn new(connections: &Arc<Connections>) -> Self {
+        Self {
+            used: Arc::default(),
+            connections: Arc::clone(connections),
         }
     }
+
+    pub(super) fn meter(&self, request: Request<Incoming>) -> Request<Metered> {
+        let headers = bytes_of(request.headers());
+        let method = request.uri().path().to_owned();
+        request.map(|inner| Metered {
+            inner,
+            budget: self.clone(),
+            received: headers,
+            charged: 0,
+            method,
+            progress: Progress::default(),
+            wait: None,
+        })
+    }
+}
+
+fn bytes_of(headers: &HeaderMap) -> usize {
+    /// As HTTP/2 counts an entry.
+    const ENTRY_BYTES: usize = 32;
+    let entries = headers.iter();
+    entries
+        .map(|(name, value)| name.as_str().len() + value.len() + ENTRY_BYTES)
+        .sum()
 }
 
 /// A request body; dropping it returns its share of the budget.
@@ -35,13 +72,22 @@ pub(super) struct Metered {
     budget: Budget,
     received: usize,
     charged: usize,
+    method: String,
+    progress: Progress,
+    /// The wait for the rest. Created when the body first waits.
+    wait: Option<Wait>,
+}
+
+struct Wait {
+    began: Instant,
+    sleep: Pin<Box<Sleep>>,
 }
 
 impl Metered {
     fn charge(&mut self, bytes: usize) -> Result<(), Status> {
         self.received += bytes;
         let due = self.received.saturating_sub(FREE_BYTES) - self.charged;
-        let before = self.budget.0.fetch_add(due, Ordering::Relaxed);
+        let before = self.budget.used.fetch_add(due, Ordering::Relaxed);
         self.charged += due;
         if due > 0 && before + due > MAX_BYTES {
             return Err(Status::resource_exhausted(
@@ -50,11 +96,38 @@ impl Metered {
         }
         Ok(())
     }
+
+    /// Resolves when the request should have been complete: a call that never begins would keep
+    /// its connection from being closed for another.
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        let timeout = self.budget.connections.limits().request_timeout;
+        let allowed = Duration::from_secs((self.received / MIN_BYTES_PER_SECOND) as u64) + timeout;
+        let wait = self.wait.get_or_insert_with(|| Wait {
+            began: Instant::now(),
+            sleep: Box::pin(tokio::time::sleep(timeout)),
+        });
+        while wait.sleep.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if now < wait.began + allowed {
+                wait.sleep.as_mut().reset(wait.began + allowed);
+            } else if self.progress.is_between_messages() && streams_requests(&self.method) {
+                // The next message may take as long as the client likes.
+                wait.began = now;
+                wait.sleep.as_mut().reset(now + timeout);
+            } else {
+                return Poll::Ready(Status::deadline_exceeded(format!(
+                    "the request was not complete within {}",
+                    humantime::format_duration(allowed)
+                )));
+            }
+        }
+        Poll::Pending
+    }
 }
 
 impl Drop for Metered {
     fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.charged, Ordering::Relaxed);
+        self.budget.used.fetch_sub(self.charged, Ordering::Relaxed);
     }
 }
 
@@ -68,14 +141,22 @@ impl Body for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, Buf::remaining);
+                let data = frame.data_ref();
+                if let Some(data) = data {
+                    let idle = self.progress.is_between_messages();
+                    self.progress.advance(data);
+                    if idle && let Some(wait) = &mut self.wait {
+                        wait.began = Instant::now();
+                    }
+                }
+                let bytes = data.map_or(0, Buf::remaining);
                 Poll::Ready(Some(self.charge(bytes).map(|()| frame)))
             }
             Poll::Ready(Some(Err(error))) => {
                 Poll::Ready(Some(Err(Status::from_error(Box::new(error)))))
             }
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => self.poll_overdue(cx).map(|status| Some(Err(status))),
         }
     }
 
@@ -85,5 +166,116 @@ impl Body for Metered {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+/// The position in the gRPC messages of a body.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Progress {
+    whole_messages: u64,
+    head: [u8; HEAD],
+    head_bytes: usize,
+    /// Bytes missing of a message whose header is complete.
+    missing: usize,
+}
+
+impl Progress {
+    fn advance(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.head_bytes < HEAD {
+                let taken = data.len().min(HEAD - self.head_bytes);
+                self.head[self.head_bytes..][..taken].copy_from_slice(&data[..taken]);
+                self.head_bytes += taken;
+                data = &data[taken..];
+                if self.head_bytes == HEAD {
+                    let mut length = &self.head[1..];
+                    self.missing = length.get_u32() as usize;
+                }
+            }
+            let taken = data.len().min(self.missing);
+            self.missing -= taken;
+            data = &data[taken..];
+            if self.head_bytes == HEAD && self.missing == 0 {
+                self.head_bytes = 0;
+                self.whole_messages += 1;
+            }
+        }
+    }
+
+    fn is_between_messages(&self) -> bool {
+        self.whole_messages > 0 && self.head_bytes == 0
+    }
+}
+
+/// True for a method whose client sends any number of messages. Looked up only when a request is
+/// overdue.
+fn streams_requests(method: &str) -> bool {
+    static METHODS: OnceLock<HashSet<String>> = OnceLock::new();
+    let find = || {
+        let sets = [
+            mainstay_api::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ];
+        let mut methods = HashSet::new();
+        for set in sets {
+            let set = prost_types::FileDescriptorSet::decode(set).unwrap_or_default();
+            for file in set.file {
+                for service in &file.service {
+                    let streaming = service.method.iter().filter(|m| m.client_streaming());
+                    methods.extend(streaming.map(|m| {
+                        format!("/{}.{}/{}", file.package(), service.name(), m.name())
+                    }));
+                }
+            }
+        }
+        methods
+    };
+    METHODS.get_or_init(find).contains(method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reflection_streams_requests_and_logs_does_not() {
+        for version in ["v1", "v1alpha"] {
+            let method =
+                format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+            assert!(streams_requests(&method), "{method}");
+        }
+        assert!(!streams_requests("/machine.MachineService/Logs"));
+    }
+
+    proptest! {
+        #[test]
+        fn progress_does_not_depend_on_the_pieces(
+            messages in proptest::collection::vec(0..40_usize, 1..6),
+            cut in 0..300_usize,
+            piece in 1..9_usize,
+        ) {
+            let mut bytes = Vec::new();
+            for length in &messages {
+                bytes.push(0);
+                bytes.extend_from_slice(&u32::try_from(*length).unwrap().to_be_bytes());
+                bytes.extend(std::iter::repeat_n(7, *length));
+            }
+            let whole = bytes.len();
+            bytes.truncate(cut);
+            let mut progress = Progress::default();
+            for piece in bytes.chunks(piece) {
+                progress.advance(piece);
+            }
+            let mut at_once = Progress::default();
+            at_once.advance(&bytes);
+            prop_assert_eq!(progress.is_between_messages(), at_once.is_between_messages());
+            prop_assert_eq!(progress.whole_messages, at_once.whole_messages);
+            if cut >= whole {
+                prop_assert!(progress.is_between_messages());
+                prop_assert_eq!(progress.whole_messages, messages.len() as u64);
+            }
+        }
     }
 }

@@ -12,11 +12,12 @@ mod timeout;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::{HeaderMap, Request, Response, StatusCode};
-use mainstay_fanout::{Asker, Fanout, Forward};
+use mainstay_fanout::{Account, Asker, Fanout, Forward};
 use mainstay_identity::{Caller, Via, authorize};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tower::Service;
@@ -27,6 +28,7 @@ use crate::engines::identity::Revoked;
 use crate::requester::Requester;
 
 pub use body::CallBody;
+pub use forwarded::AssertedRoles;
 pub use local::LocalRoutes;
 use record::{CallLog, CallLogs, Kind, Record};
 
@@ -39,6 +41,7 @@ pub struct Gate {
     fanout: Arc<Fanout>,
     logs: Arc<CallLogs>,
     revoked: Revoked,
+    asserted: Arc<ArcSwap<AssertedRoles>>,
     stop: CancellationToken,
     budget: budget::Budget,
 }
@@ -54,8 +57,9 @@ impl Gate {
                 denied: engines.journal.denied_log.lines(),
             }),
             revoked: Arc::clone(&engines.identity.revoked),
+            asserted: Arc::clone(&engines.fanout.asserted),
             stop: CancellationToken::new(),
-            budget: budget::Budget::default(),
+            budget: budget::Budget::new(&engines.listeners.connections),
         }
     }
 
@@ -73,17 +77,35 @@ impl Gate {
         if !is_grpc(request.headers()) {
             return self.refuse_plain_http(record);
         }
-        let caller = match forwarded::caller(&connection.caller, request.headers()) {
-            Ok(caller) => caller,
+        let identified = forwarded::caller(
+            &connection.caller,
+            request.headers(),
+            &self.asserted.load(),
+            &self.revoked.load(),
+        );
+        let forwarded::Identified { caller, reduced } = match identified {
+            Ok(identified) => identified,
             Err(status) => return self.finish(self.log(record, Kind::Refused), status.into_http()),
         };
         let forwarded = caller.as_ref() != &connection.caller;
         if forwarded {
             record.forwarded_for(connection.log_fields_for(&caller));
         }
-        let admitted = match self.authorize(&caller, record.method(), request.headers()) {
+        let requester = Requester::new(&connection.client, &caller, forwarded);
+        let authorized = self.authorize(&caller, &requester, record.method(), request.headers());
+        let admitted = match authorized {
             Ok(admitted) => admitted,
-            Err(status) => return self.finish(self.log(record, Kind::Refused), status.into_http()),
+            Err(mut status) => {
+                if let Some(role) = reduced.filter(|_| status.code() == Code::PermissionDenied) {
+                    status = Status::permission_denied(format!(
+                        "{}; {role} asserted by node {} is more than max_role in this node's \
+                         configuration allows it",
+                        status.message(),
+                        connection.caller.name
+                    ));
+                }
+                return self.finish(self.log(record, Kind::Refused), status.into_http());
+            }
         };
         if let Some((forward, _)) = &admitted.forward {
             record.forwarded_to(forward.shown());
@@ -91,7 +113,6 @@ impl Gate {
         // Created before the work begins: a caller that disconnects drops this future, and the
         // call has to be logged all the same.
         let log = self.log(record, admitted.kind);
-        let requester = Requester::new(&connection.client, &caller, forwarded);
         let response = requester.run(self.call(request, admitted)).await;
         self.finish(log, response)
     }
@@ -100,6 +121,7 @@ impl Gate {
     fn authorize(
         &self,
         caller: &Caller,
+        requester: &Requester,
         method: &str,
         headers: &HeaderMap,
     ) -> Result<Admitted, Status> {
@@ -147,6 +169,14 @@ impl Gate {
             (_, Some(role)) if caller.via != Via::LoopbackReadOnly => Some(Asker {
                 name: caller.name.clone(),
                 role,
+                serial: match &caller.via {
+                    Via::Certificate { serial, .. } => Some(serial.clone()),
+                    _ => None,
+                },
+                account: Account {
+                    client: format!("{:?}", requester.client).into(),
+                    privileged: requester.privileged,
+                },
             }),
             _ => {
                 return Err(Status::permission_denied(
@@ -166,7 +196,7 @@ impl Gate {
         admitted: Admitted,
     ) -> Response<Body> {
         let bound = timeout::grpc_timeout(request.headers());
-        let request = request.map(|body| Body::new(self.budget.meter(body)));
+        let request = self.budget.meter(request).map(Body::new);
         if let Some((forward, asker)) = admitted.forward {
             let answered = match forward {
                 Forward::Here => return answer(self.routes.clone(), request).await,

@@ -108,7 +108,9 @@ mod tests {
                     [log]\nlevel = 'trace'\nfile_size = '5000'\n[events]\nkeep_for = '36h'\n\
                     [identity]\nrevoked = ['AB:01']\n[containers]\ncri = '/run/c.sock'\n\
                     [containers.namespaces]\nsystem = '/s.sock'\n[cells]\ncgroup = 'a/b'\n\
-                    [peers]\nn2 = '10.0.0.2'\nn3 = '[::1]:5'\nn4 = 'host:6'\nn5 = '::1'\n";
+                    [peers]\nn2 = '10.0.0.2'\nn3 = '[::1]:5'\nn4 = 'host:6'\nn5 = '::1'\n\
+                    n6 = { address = 'h', max_role = 'os:operator' }\n\
+                    [forwarding]\ntargets = 'any'\nmax_role = 'os:reader'\n";
         let settings = config(text).settings;
         let again: Settings = serde_json::from_value(as_value(&settings)).unwrap();
         assert_eq!(again, settings);

@@ -4,6 +4,7 @@
 //! value is an error that names the file and the line; nothing is repaired silently.
 
 mod keys;
+mod peer;
 mod settings;
 mod values;
 
@@ -11,10 +12,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 pub use keys::Key;
+pub use peer::Peer;
 pub use settings::Settings;
 pub use values::{
-    BadValue, ByteSize, CertificateName, CgroupName, LogLevel, PeerAddress, PeerName, PodsAddress,
-    Serial, SocketPath, Span,
+    BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, LogLevel, MaxRole,
+    PeerAddress, PeerName, PodsAddress, Serial, SocketPath, Span,
 };
 
 /// Read when no `--config` is given and the file exists.

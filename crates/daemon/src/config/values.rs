@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use mainstay_fanout::{Host, Target};
+use mainstay_fanout::{Host, Target, Targets};
+use mainstay_identity::Role;
 use serde::{Deserialize, Serialize, Serializer};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -160,6 +161,38 @@ impl FromStr for PeerAddress {
                 "\"{text}\" is not the address of a node; write HOST or HOST:PORT"
             ))
         })
+    }
+}
+
+/// The nodes that calls are forwarded to: `peers`, `any` or `off`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ForwardingTargets(pub Targets);
+
+impl FromStr for ForwardingTargets {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        text.parse().map(Self).map_err(|_| {
+            BadValue(format!(
+                "\"{text}\" is not a choice of targets; write peers, any or off"
+            ))
+        })
+    }
+}
+
+/// The highest role that a node may assert for the callers it forwards for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MaxRole(pub Role);
+
+impl FromStr for MaxRole {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        text.parse()
+            .map(Self)
+            .map_err(|error: mainstay_identity::UnknownRole| BadValue(error.to_string()))
     }
 }
 
@@ -318,7 +351,13 @@ macro_rules! shown_as_inner {
         }
     )+};
 }
-shown_as_inner!(PodsAddress, PeerName, Serial, CgroupName);
+shown_as_inner!(PodsAddress, PeerName, Serial, CgroupName, MaxRole);
+
+impl fmt::Display for ForwardingTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
 
 /// Reads and writes a value as the text that an operator writes.
 macro_rules! as_text {
@@ -345,7 +384,9 @@ as_text!(
     Serial,
     LogLevel,
     PeerName,
-    PeerAddress
+    PeerAddress,
+    ForwardingTargets,
+    MaxRole
 );
 
 #[cfg(test)]
@@ -378,6 +419,8 @@ mod tests {
             let _ = text.parse::<LogLevel>();
             let _ = text.parse::<PeerName>();
             let _ = text.parse::<PeerAddress>();
+            let _ = text.parse::<ForwardingTargets>();
+            let _ = text.parse::<MaxRole>();
             let _ = text.parse::<CgroupName>();
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mainstay_identity::Caller;
 
-pub use admission::{CallGuard, Client, ConnectionLimits, Connections, Ticket};
+pub use admission::{CallGuard, Client, ConnectionLimits, Connections, Standing, Ticket};
 
 /// The number of connections so far.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);

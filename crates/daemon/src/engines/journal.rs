@@ -172,6 +172,7 @@ pub async fn build(startup: Startup<'_>) -> Result<Journal, BuildError> {
     let root = startup.state.logs();
     let open = |source: &str, limits: SinkLimits| {
         LogWriter::open_retained(&root, source, limits.log, limits.retention)
+            .map(LogWriter::recreate_deleted)
             .map_err(JournalError::Logs)
     };
     let daemon_log = open(DAEMON_LOG, settings.log.limits())?;

@@ -25,6 +25,8 @@ pub struct LimitsSection {
     pub connections: NonZeroUsize,
     pub connections_per_client: NonZeroUsize,
     pub handshake_timeout: Span,
+    /// The time until a request is complete.
+    pub request_timeout: Span,
 }
 
 impl Default for LimitsSection {
@@ -33,6 +35,7 @@ impl Default for LimitsSection {
             connections: NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN),
             connections_per_client: NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN),
             handshake_timeout: Span(Duration::from_secs(10)),
+            request_timeout: Span(Duration::from_secs(30)),
         }
     }
 }
@@ -103,5 +106,6 @@ fn limits(config: &Config) -> ConnectionLimits {
         connections,
         connections_per_client: section.connections_per_client.get(),
         handshake_timeout: section.handshake_timeout.0,
+        request_timeout: section.request_timeout.0,
     }
 }

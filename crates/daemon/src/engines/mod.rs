@@ -29,7 +29,11 @@ macro_rules! for_each_engine {
             listeners(): Listeners [limits: LimitsSection];
             cells(journal): Cells [cells: CellsSection];
             containers(): Containers [containers: ContainersSection];
-            fanout(identity, listeners): Forwarding [fleet: FleetSection, peers: PeersSection];
+            fanout(identity, listeners): Forwarding [
+                fleet: FleetSection,
+                forwarding: ForwardingSection,
+                peers: PeersSection
+            ];
         }
     };
 }

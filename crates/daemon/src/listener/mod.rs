@@ -5,7 +5,9 @@
 //! call.
 
 pub mod activation;
+mod authority;
 pub mod bind;
+mod preface;
 mod refusals;
 mod serve;
 

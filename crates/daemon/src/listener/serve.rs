@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use mainstay_cells::Cells;
 use mainstay_error_chain::chain;
 use mainstay_identity::tls::explain_to_node;
-use mainstay_identity::{Caller, Via};
+use mainstay_identity::{Caller, Role, Via};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -18,9 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use super::authority::AnyAuthority;
+use super::preface;
 use super::refusals::Refusals;
 use crate::call::Gate;
-use crate::connection::{Client, Connection, Connections, Ticket};
+use crate::connection::{Client, Connection, Connections, Standing, Ticket};
 use crate::engines::Engines;
 
 /// A peer is pinged this often and closed when a ping stays unanswered.
@@ -28,8 +30,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Calls one connection may have open at once.
 const CALLS_PER_CONNECTION: u32 = 256;
-/// Request headers carry metadata, not data; a thousand nodes can be named in them.
-const HEADER_BYTES: u32 = 128 << 10;
+/// Request headers carry metadata, not data; the most nodes a call may name fit in, with names of
+/// 90 bytes each.
+pub(super) const HEADER_BYTES: u32 = 512 << 10;
 /// Bytes buffered per call for a client that does not read.
 const SEND_BYTES: usize = 64 << 10;
 /// Bounds the orderly close of an idle connection.
@@ -142,8 +145,11 @@ impl Server {
     }
 
     fn admit_tcp(&self, stream: TcpStream, address: SocketAddr, from: &Accept) {
-        let client = Client::Address(address.ip());
-        let Some(ticket) = self.connections.admit(client.clone()) else {
+        let (client, standing) = match from {
+            Accept::Tls(..) => (Client::Address(address.ip()), Standing::Handshake),
+            _ => (loopback_client(&stream, address), Standing::Anonymous),
+        };
+        let Some(ticket) = self.connections.admit(client.clone(), standing) else {
             debug!(%address, "connection refused: too many with running calls");
             return;
         };
@@ -171,12 +177,14 @@ impl Server {
             }
         };
         let client = Client::User(peer.uid());
-        if let Some(ticket) = self.connections.admit(client.clone()) {
+        let admitted = self.connections.admit(client.clone(), Standing::Privileged);
+        if let Some(ticket) = admitted {
             let server = self.clone();
             self.tracker.spawn(async move {
                 let caller = server.local_caller(peer).await;
                 let connection = Connection::new(caller, "unix".to_owned(), client, ticket);
-                server.serve(stream, connection).await;
+                // Clients of gRPC-core send the path of the socket as authority.
+                server.serve(AnyAuthority::new(stream), connection).await;
             });
         }
     }
@@ -238,7 +246,12 @@ impl Server {
             }
             _ => Client::Address(address.ip()),
         };
-        if !ticket.identify(client.clone()) {
+        let standing = match caller.role {
+            Some(Role::Admin) => Standing::Privileged,
+            _ if caller.is_node => Standing::Privileged,
+            _ => Standing::Ordinary,
+        };
+        if !ticket.identify(client.clone(), standing) {
             info!(from = %address, who = %caller, "connection refused: too many with running calls");
             return;
         }
@@ -250,6 +263,22 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let bound = self.connections.limits().handshake_timeout;
+        let stream = tokio::select! {
+            () = self.stop.cancelled() => return,
+            () = connection.ticket.evicted() => return,
+            read = tokio::time::timeout(bound, preface::read(stream)) => match read {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    debug!(from = connection.peer, %error, "connection ended");
+                    return;
+                }
+                Err(_) => {
+                    debug!(from = connection.peer, "connection ended: no HTTP/2 preface in time");
+                    return;
+                }
+            },
+        };
         let connection = Arc::new(connection);
         let (gate, owner) = (Arc::clone(&self.gate), Arc::clone(&connection));
         let service = hyper::service::service_fn(move |request| {
@@ -297,6 +326,16 @@ impl Server {
             );
         }
     }
+}
+
+/// Returns the client of a connection to the plain listener: a user of this machine, who has any
+/// number of loopback addresses to connect from.
+fn loopback_client(stream: &TcpStream, address: SocketAddr) -> Client {
+    let owner = stream
+        .local_addr()
+        .and_then(|own| mainstay_node::sockets::owner_of_tcp(address, own));
+    // Without an answer of the kernel all of them are one client.
+    Client::Loopback(owner.unwrap_or_default())
 }
 
 /// Closes a refused connection so that the peer receives the alert: closing a socket with unread

@@ -74,6 +74,11 @@ impl LogDirectory {
         Self::open(root, name)
     }
 
+    /// True if the directory has been removed since it was opened.
+    pub(super) fn is_deleted(&self) -> bool {
+        rustix::fs::fstat(&self.fd).is_ok_and(|found| found.st_nlink == 0)
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::directory::LogDirectory;
@@ -28,7 +29,12 @@ const SMALL_STEP_NANOS: i64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct LogWriter {
     directory: LogDirectory,
-    _lock: FileLock,
+    /// Held, never read.
+    #[allow(dead_code)]
+    lock: FileLock,
+    root: PathBuf,
+    /// True if a log that somebody deletes is created again.
+    recreates: bool,
     limits: LogLimits,
     retention: Option<LogRetention>,
     /// The newest generation, being written; there is none before the first line.
@@ -97,7 +103,9 @@ impl LogWriter {
         let mut writer = Self {
             file,
             directory,
-            _lock: lock,
+            lock,
+            root: root.to_owned(),
+            recreates: false,
             limits,
             retention,
             generation,
@@ -114,6 +122,13 @@ impl LogWriter {
         let _ = writer.flush();
         writer.delete_oldest();
         Ok(writer)
+    }
+
+    /// Creates the log again when its file or its directory has been deleted, instead of writing to
+    /// a file that nobody can open.
+    pub fn recreate_deleted(mut self) -> Self {
+        self.recreates = true;
+        self
     }
 
     /// Writes one line without its newline; text with newlines becomes several lines.
@@ -218,6 +233,9 @@ impl LogWriter {
             self.torn = false;
         }
         if !lines.is_empty() {
+            if self.recreates && self.is_deleted() {
+                self.recreate();
+            }
             let full = self.file_bytes + as_u64(lines.len()) > self.limits.file_bytes;
             if self.file.is_none() || full && self.file_bytes > 0 {
                 self.start_generation()?;
@@ -230,6 +248,32 @@ impl LogWriter {
             self.link_stale = self.directory.link_current(self.generation).is_err();
         }
         Ok(())
+    }
+
+    fn is_deleted(&self) -> bool {
+        match &self.file {
+            Some(file) => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
+            None => self.directory.is_deleted(),
+        }
+    }
+
+    /// Continues in a new file. Where that fails, the deleted one still takes the lines.
+    fn recreate(&mut self) {
+        if self.directory.is_deleted() {
+            let directory = LogDirectory::open_or_create(&self.root, self.directory.name());
+            let Ok(directory) = directory else { return };
+            let Ok(lock) = directory.lock() else { return };
+            self.directory = directory;
+            self.lock = lock;
+        }
+        let present = self.directory.generations().unwrap_or_default();
+        self.older.retain(|older| present.contains(&older.generation));
+        // Another program may have left files of higher numbers.
+        self.generation = self.generation.max(present.last().copied().unwrap_or(0));
+        if self.start_generation().is_ok() {
+            // It is not in the directory any more.
+            self.older.retain(|older| present.contains(&older.generation));
+        }
     }
 
     fn write_bytes(&mut self, mut bytes: &[u8]) -> Result<(), LogError> {

@@ -322,3 +322,48 @@ fn files_younger_than_the_retention_stay_up_to_its_size() {
     assert!(writer.take_removed_early() > 0);
     assert_eq!(writer.take_removed_early(), 0);
 }
+
+#[test]
+fn a_deleted_log_is_created_again_with_the_next_line() {
+    let root = tempfile::tempdir().unwrap();
+    let store = LogStore::open(root.path()).unwrap();
+    let mut writer = open(root.path()).recreate_deleted();
+    let mut written = 0;
+    let mut append = |writer: &mut LogWriter| {
+        written += 1;
+        let line = format!("line {written}");
+        writer
+            .append(at(written), Stream::Stdout, line.as_bytes())
+            .unwrap();
+        line
+    };
+    append(&mut writer);
+    // Only the file, the directory, all logs, and all of it twice.
+    let log = root.path().join("app");
+    for deleted in [log.join("current"), log.clone(), root.path().to_owned()].repeat(2) {
+        if deleted.ends_with("current") {
+            fs::remove_file(fs::canonicalize(&deleted).unwrap()).unwrap();
+        } else {
+            fs::remove_dir_all(&deleted).unwrap();
+        }
+        let mut lines = vec![append(&mut writer), append(&mut writer)];
+        let found = block_on(async { texts(&read(&store, "app", LogQuery::default()).await) });
+        assert_eq!(found, lines, "{}", deleted.display());
+        lines.push(append(&mut writer));
+        let current = fs::read_to_string(log.join("current")).unwrap();
+        assert_eq!(current.lines().count(), lines.len());
+        // It is locked against a second writer as before.
+        let second = LogWriter::open(root.path(), "app", LogLimits::default());
+        assert!(matches!(second, Err(LogError::Locked { .. })));
+    }
+}
+
+#[test]
+fn the_log_of_a_writer_that_does_not_recreate_it_stays_deleted() {
+    let root = tempfile::tempdir().unwrap();
+    let mut writer = open(root.path());
+    writer.append(at(0), Stream::Stdout, b"one").unwrap();
+    fs::remove_dir_all(root.path().join("app")).unwrap();
+    writer.append(at(1), Stream::Stdout, b"two").unwrap();
+    assert!(!root.path().join("app").exists());
+}

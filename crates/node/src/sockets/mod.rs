@@ -2,8 +2,10 @@
 
 mod namespaces;
 mod owners;
+mod peer;
 mod table;
 
 pub use namespaces::{Namespaces, NamespacesError, SocketsOf, sockets};
 pub use owners::{Owner, owners};
+pub use peer::owner_of_tcp;
 pub use table::{Protocol, Socket, parse};
