@@ -1,6 +1,6 @@
 //! `Logs` and the daemon's log stream: the node's own log and its audit log.
 
-use mainstay_api::machine::LogsRequest;
+use mainstay_api::machine::{LogsRequest, ReadRequest};
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::observe::GetAuraeDaemonLogStreamRequest;
 use mainstay_api::observe::observe_client::ObserveClient;
@@ -460,5 +460,44 @@ async fn a_range_of_times_that_ends_before_it_starts_is_refused() {
     for command in [&["logs", "mainstay"][..], &["cell", "logs", "a", "b"]] {
         let said = node.cli().run([command, &times].concat()).failed(2);
         assert!(said.contains("--since is after --until"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_deleted_under_the_daemon_is_written_again() {
+    let node = TestNode::start();
+    let logs = node.state().join("logs");
+    let mut machine = MachineServiceClient::new(node.connect().await);
+    let deletions: [&dyn Fn(); 3] = [
+        &|| {
+            let current = logs.join("mainstay/current").canonicalize().unwrap();
+            std::fs::remove_file(current).unwrap();
+        },
+        &|| std::fs::remove_dir_all(logs.join("mainstay")).unwrap(),
+        &|| std::fs::remove_dir_all(logs.join("audit")).unwrap(),
+    ];
+    for delete in deletions {
+        machine.version(()).await.unwrap();
+        node.wait_for_log("MachineService/Version");
+        delete();
+        machine.memory(()).await.unwrap();
+        let read = ReadRequest {
+            path: "/etc/hostname".to_owned(),
+        };
+        let mut stream = machine.read(read).await.unwrap().into_inner();
+        while stream.message().await.unwrap().is_some() {}
+        // Lines are written up to 10 ms after the reply.
+        soon("the logs to be there again", async {
+            for (log, wanted) in [("mainstay", "/Memory"), ("audit", "/Read")] {
+                loop {
+                    let text = std::fs::read_to_string(logs.join(log).join("current"));
+                    if text.is_ok_and(|text| text.contains(wanted)) {
+                        break;
+                    }
+                    machine.memory(()).await.unwrap();
+                }
+            }
+        })
+        .await;
     }
 }

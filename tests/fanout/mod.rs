@@ -1,6 +1,5 @@
 //! One call, many nodes, through the node the client is connected to.
 
-mod bounds;
 mod command_line;
 mod targets;
 

@@ -31,7 +31,7 @@ fn node_with(limits: &str) -> TestNode {
         .start()
 }
 
-async fn connect_from(source: [u8; 4], to: SocketAddr) -> TcpStream {
+pub(super) async fn connect_from(source: [u8; 4], to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     let source = IpAddr::V4(Ipv4Addr::from(source));
     socket.bind(SocketAddr::new(source, 0)).unwrap();
@@ -39,7 +39,7 @@ async fn connect_from(source: [u8; 4], to: SocketAddr) -> TcpStream {
 }
 
 /// Waits until the node has ended so many of the connections.
-async fn until_ended(connections: &[TcpStream], count: usize) {
+pub(super) async fn until_ended(connections: &[TcpStream], count: usize) {
     let endings: FuturesUnordered<_> = connections.iter().map(TcpStream::readable).collect();
     let enough = endings.take(count).count();
     let ended = soon("the surplus to be ended", enough).await;

@@ -29,7 +29,19 @@ pub fn opening() -> Vec<u8> {
 
 /// A call of `path` with one message, as the `number`th of its connection.
 pub fn call(bytes: &mut Vec<u8>, number: u32, path: &str, message: &[u8]) {
-    let stream = begin_call(bytes, number, path);
+    call_with(bytes, number, path, message, &[]);
+}
+
+/// A call with this metadata.
+pub fn call_with(
+    bytes: &mut Vec<u8>,
+    number: u32,
+    path: &str,
+    message: &[u8],
+    metadata: &[(&str, &str)],
+) {
+    let stream = number * 2 + 1;
+    headers(bytes, stream, path, metadata);
     let mut body = vec![0];
     body.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
     body.extend_from_slice(message);
@@ -39,8 +51,20 @@ pub fn call(bytes: &mut Vec<u8>, number: u32, path: &str, message: &[u8]) {
 /// The head of a call that goes on; gives its stream.
 pub fn begin_call(bytes: &mut Vec<u8>, number: u32, path: &str) -> u32 {
     let stream = number * 2 + 1;
-    headers(bytes, stream, path);
+    headers(bytes, stream, path, &[]);
     stream
+}
+
+/// A part of the body of a call that goes on.
+pub fn data(bytes: &mut Vec<u8>, stream: u32, part: &[u8]) {
+    frame(bytes, DATA, 0, stream, part);
+}
+
+/// A call whose header block is this, with an empty message.
+pub fn call_with_block(bytes: &mut Vec<u8>, number: u32, block: &[u8]) {
+    let stream = number * 2 + 1;
+    frame(bytes, HEADERS, END_HEADERS, stream, block);
+    frame(bytes, DATA, END_STREAM, stream, &[0; 5]);
 }
 
 /// Asks for all of a log and for everything that will ever be in it.
@@ -55,7 +79,7 @@ pub fn follow_log(bytes: &mut Vec<u8>, number: u32, id: &str) {
     call(bytes, number, path, &request.encode_to_vec());
 }
 
-fn headers(bytes: &mut Vec<u8>, stream: u32, path: &str) {
+fn headers(bytes: &mut Vec<u8>, stream: u32, path: &str, metadata: &[(&str, &str)]) {
     let mut block = Vec::new();
     for (name, value) in [
         (":method", "POST"),
@@ -64,7 +88,10 @@ fn headers(bytes: &mut Vec<u8>, stream: u32, path: &str) {
         (":authority", "node"),
         ("content-type", "application/grpc"),
         ("te", "trailers"),
-    ] {
+    ]
+    .iter()
+    .chain(metadata)
+    {
         // A literal that is not remembered, with neither side in Huffman's code.
         block.push(0);
         text(&mut block, name);
@@ -84,7 +111,7 @@ fn headers(bytes: &mut Vec<u8>, stream: u32, path: &str) {
 }
 
 /// A string of a header block: its length in the prefix code of seven bits, and itself.
-fn text(block: &mut Vec<u8>, text: &str) {
+pub fn text(block: &mut Vec<u8>, text: &str) {
     let mut length = text.len();
     match u8::try_from(length) {
         Ok(short @ 0..127) => block.push(short),

@@ -8,7 +8,9 @@ mod clock;
 mod command_line;
 mod configuration;
 mod connections;
+mod fan_out;
 mod http2;
+mod lock_out;
 mod hung_file_system;
 mod messages;
 mod nodes;
@@ -16,6 +18,7 @@ mod slow_readers;
 mod state;
 mod storage;
 mod swapped_directories;
+mod unix_socket;
 mod users;
 
 use std::time::Duration;

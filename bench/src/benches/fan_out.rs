@@ -95,7 +95,48 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         p99[6] / p99[4],
         at_most(1.25),
     );
+    let own = fleet.nodes[0].listen().to_string();
+    let bystander = connect(&tls, fleet.nodes[0].listen()).await?;
+    let [alone, beside] = attacked(&entry, &own, &bystander, rounds).await?;
+    report.figure("Version alone", "p99 µs", alone);
+    report.figure("Version beside the attack", "p99 µs", beside);
+    // For information: on two cores it measures the scheduler of the kernel too.
+    report.ratio(
+        "p99 of Version beside a call that names the node 2,300 times",
+        beside / alone,
+        None,
+    );
     Ok(report)
+}
+
+/// The p99 of `Version` for somebody else, without and with a call that has this node answer
+/// `Processes` thousands of times.
+async fn attacked(
+    attacker: &Client,
+    own: &str,
+    bystander: &Client,
+    rounds: usize,
+) -> Result<[f64; 2]> {
+    const NAMES: usize = 2300;
+    let mut bystander = bystander.clone();
+    let mut version = async || -> Result<std::time::Duration> {
+        let began = Instant::now();
+        bystander.version(()).await?;
+        Ok(began.elapsed())
+    };
+    let [mut alone, mut beside]: [Samples; 2] = Default::default();
+    for _ in 0..rounds {
+        alone.push(version().await?);
+    }
+    let mut attacker = attacker.clone();
+    let names = vec![own.to_owned(); NAMES];
+    let attack =
+        tokio::spawn(async move { attacker.processes(to_nodes((), &names)).await.map(drop) });
+    while !attack.is_finished() {
+        beside.push(version().await?);
+    }
+    attack.await??;
+    Ok([alone.percentile_us(99), beside.percentile_us(99)])
 }
 
 /// Asks every node by itself, all at once.

@@ -194,8 +194,12 @@ impl Fanout {
         let settings = self.settings.load_full();
         let (parts, body) = request.into_parts();
         let outgoing = Outgoing::new(&parts.uri, &parts.headers, asker, &settings.own_name)?;
-        // It may be a stream: whatever the method is called, nothing here knows it.
-        let limits = self.limits.call(&asker.account, Use::Stream, 1)?;
+        // A method whose messages cannot be merged may be a stream.
+        let used_for = match self.contract().method(parts.uri.path()) {
+            Some(method) if !method.streams => Use::Unary,
+            _ => Use::Stream,
+        };
+        let limits = self.limits.call(&asker.account, used_for, 1)?;
         let request = || outgoing.to(&address, body, timeout);
         let answer = self.pool.send(
             &address,
@@ -238,6 +242,8 @@ impl Fanout {
         };
         let limits = self.limits.call(&asker.account, used_for, places.len())?;
         let window = Window::of_call(places.len());
+        // Thousands of names: they are in `places`.
+        drop(parts);
         let body = body.collect().await?.to_bytes();
         let answer_timeout = timeout.map_or(settings.answer_timeout, before);
         // A stream has no end to wait for: only the caller's deadline bounds it.

@@ -124,15 +124,16 @@ impl CallLimits {
         if let Ok(charge) = free() {
             return Ok(charge);
         }
-        let mut deadline = inner.memory_deadline.lock().await;
-        let deadline = *deadline.get_or_insert_with(|| Instant::now() + MEMORY_TIMEOUT);
+        let mut waiting = inner.memory_deadline.lock().await;
+        let deadline = *waiting.get_or_insert_with(|| Instant::now() + MEMORY_TIMEOUT);
         let left = deadline.saturating_duration_since(Instant::now());
-        inner
+        let bytes = inner
             .all
             .bytes
-            .wait(&inner.account, inner.used_for, bytes, left)
-            .await
-            .map_err(no_memory)
+            .wait(&inner.account, inner.used_for, bytes, left);
+        let charge = bytes.await.map_err(no_memory)?;
+        *waiting = None;
+        Ok(charge)
     }
 
     /// Waits for permission to connect, no longer than `timeout`.

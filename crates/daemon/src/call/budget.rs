@@ -17,11 +17,15 @@ use tokio::time::{Instant, Sleep};
 use tonic::Status;
 
 use crate::connection::Connections;
+use crate::requester::Requester;
 
 /// Three messages of the maximum size.
 const MAX_BYTES: usize = 96 << 20;
+/// Beyond that, for administrators and local users.
+const RESERVED_BYTES: usize = 32 << 20;
 /// Bytes that every call may send uncounted: ordinary requests never reach the budget.
 const FREE_BYTES: usize = 64 << 10;
+const FREE_HEADER_BYTES: usize = 4 << 10;
 /// A request gets another second for this many bytes, so that a slow link can send a large one.
 const MIN_BYTES_PER_SECOND: usize = 256 << 10;
 /// The length of the header of a gRPC message.
@@ -43,16 +47,27 @@ impl Budget {
     }
 
     pub(super) fn meter(&self, request: Request<Incoming>) -> Request<Metered> {
-        let headers = bytes_of(request.headers());
+        let headers = bytes_of(request.headers()).saturating_sub(FREE_HEADER_BYTES);
         let method = request.uri().path().to_owned();
-        request.map(|inner| Metered {
-            inner,
-            budget: self.clone(),
-            received: headers,
-            charged: 0,
-            method,
-            progress: Progress::default(),
-            wait: None,
+        let reserved = if Requester::current().privileged {
+            RESERVED_BYTES
+        } else {
+            0
+        };
+        request.map(|inner| {
+            let mut metered = Metered {
+                inner,
+                budget: self.clone(),
+                max: MAX_BYTES + reserved,
+                received: 0,
+                charged: 0,
+                exhausted: false,
+                method,
+                progress: Progress::default(),
+                wait: None,
+            };
+            metered.charge(headers);
+            metered
         })
     }
 }
@@ -70,8 +85,11 @@ fn bytes_of(headers: &HeaderMap) -> usize {
 pub(super) struct Metered {
     inner: Incoming,
     budget: Budget,
+    /// The bound of all requests, as it is for this caller.
+    max: usize,
     received: usize,
     charged: usize,
+    exhausted: bool,
     method: String,
     progress: Progress,
     /// The wait for the rest. Created when the body first waits.
@@ -84,12 +102,21 @@ struct Wait {
 }
 
 impl Metered {
-    fn charge(&mut self, bytes: usize) -> Result<(), Status> {
+    fn receive(&mut self, bytes: usize) {
+        let free_before = self.received.min(FREE_BYTES);
         self.received += bytes;
-        let due = self.received.saturating_sub(FREE_BYTES) - self.charged;
-        let before = self.budget.used.fetch_add(due, Ordering::Relaxed);
-        self.charged += due;
-        if due > 0 && before + due > MAX_BYTES {
+        let free = self.received.min(FREE_BYTES) - free_before;
+        self.charge(bytes - free);
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.charged += bytes;
+        self.exhausted |= bytes > 0 && before + bytes > self.max;
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        if self.exhausted {
             return Err(Status::resource_exhausted(
                 "the node receives too many large messages at once; try again in a moment",
             ));
@@ -139,6 +166,9 @@ impl Body for Metered {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Err(status) = self.check() {
+            return Poll::Ready(Some(Err(status)));
+        }
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let data = frame.data_ref();
@@ -150,7 +180,8 @@ impl Body for Metered {
                     }
                 }
                 let bytes = data.map_or(0, Buf::remaining);
-                Poll::Ready(Some(self.charge(bytes).map(|()| frame)))
+                self.receive(bytes);
+                Poll::Ready(Some(self.check().map(|()| frame)))
             }
             Poll::Ready(Some(Err(error))) => {
                 Poll::Ready(Some(Err(Status::from_error(Box::new(error)))))

@@ -33,6 +33,8 @@ const CALLS_PER_CONNECTION: u32 = 256;
 /// Request headers carry metadata, not data; the most nodes a call may name fit in, with names of
 /// 90 bytes each.
 pub(super) const HEADER_BYTES: u32 = 512 << 10;
+/// Calls of the plain listener are not forwarded.
+const ANONYMOUS_HEADER_BYTES: u32 = 16 << 10;
 /// Bytes buffered per call for a client that does not read.
 const SEND_BYTES: usize = 64 << 10;
 /// Bounds the orderly close of an idle connection.
@@ -290,7 +292,11 @@ impl Server {
             .keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .max_concurrent_streams(CALLS_PER_CONNECTION)
-            .max_header_list_size(HEADER_BYTES)
+            .max_header_list_size(if connection.caller.via == Via::LoopbackReadOnly {
+                ANONYMOUS_HEADER_BYTES
+            } else {
+                HEADER_BYTES
+            })
             .max_send_buf_size(SEND_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
