@@ -1,7 +1,7 @@
 //! `Logs` and the daemon's log stream: the node's own log and its audit log.
 
-use mainstay_api::machine::{LogsRequest, ReadRequest};
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{LogsRequest, ReadRequest};
 use mainstay_api::observe::GetAuraeDaemonLogStreamRequest;
 use mainstay_api::observe::observe_client::ObserveClient;
 use mainstay_identity::Role;

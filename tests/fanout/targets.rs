@@ -51,7 +51,10 @@ async fn only_peers_are_targets_unless_the_configuration_says_otherwise() {
     let refused = |metadata: &Metadata, key: &str| {
         let said = &metadata.error;
         assert!(said.contains("no request forwarding"), "{said}");
-        assert!(said.contains("forwarding.targets") && said.contains(key), "{said}");
+        assert!(
+            said.contains("forwarding.targets") && said.contains(key),
+            "{said}"
+        );
         let code = metadata.status.as_ref().unwrap().code;
         assert_eq!(code, Code::PermissionDenied as i32);
     };
@@ -61,7 +64,10 @@ async fn only_peers_are_targets_unless_the_configuration_says_otherwise() {
     refused(&said[3], "[peers]");
     let status = client.version(to_node((), &names[3])).await.unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied);
-    assert!(status.message().contains("no request forwarding"), "{status}");
+    assert!(
+        status.message().contains("no request forwarding"),
+        "{status}"
+    );
     client.version(to_node((), "n1")).await.unwrap();
 
     for off in [
@@ -71,7 +77,9 @@ async fn only_peers_are_targets_unless_the_configuration_says_otherwise() {
         first.reload(&format!("{off}{}", fleet.peers()));
         let said = ask(&mut client, &names).await;
         assert_eq!(said[0].error, "");
-        said[1..].iter().for_each(|metadata| refused(metadata, "\"peers\""));
+        said[1..]
+            .iter()
+            .for_each(|metadata| refused(metadata, "\"peers\""));
         let status = client.version(to_node((), "n1")).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied);
     }
@@ -132,7 +140,11 @@ async fn max_role_limits_what_a_node_asserts() {
     let nodes = fleet.nodes;
     let [first, second] = <[TestNode; 2]>::try_from(nodes).ok().unwrap();
     let listen = second.listen().to_string();
-    let second = second.into_builder().config("").arg("--listen").arg(&listen);
+    let second = second
+        .into_builder()
+        .config("")
+        .arg("--listen")
+        .arg(&listen);
     let second = second.start();
     let mut client = machine(&first).await;
     let read = || ReadRequest {

@@ -22,7 +22,9 @@ fn node_with(limits: &str) -> TestNode {
 
 /// A connection with a call that goes on; `None` if the node refuses it.
 async fn occupy(node: &TestNode, who: &Credentials) -> Option<Streaming<Event>> {
-    let channel = mainstay_testkit::connect_tls(node.listen(), who).await.ok()?;
+    let channel = mainstay_testkit::connect_tls(node.listen(), who)
+        .await
+        .ok()?;
     let mut machine = MachineServiceClient::new(channel);
     let last = EventsRequest {
         tail_events: 1,
@@ -78,7 +80,10 @@ async fn unfinished_requests_time_out_and_streams_of_requests_do_not() {
         .await
         .unwrap()
         .into_inner();
-    soon("the first reply", replies.next()).await.unwrap().unwrap();
+    soon("the first reply", replies.next())
+        .await
+        .unwrap()
+        .unwrap();
 
     let mut bytes = http2::opening();
     // No message, half of one, and a whole one without the end of the stream.
@@ -99,7 +104,10 @@ async fn unfinished_requests_time_out_and_streams_of_requests_do_not() {
     }
 
     send.send(list).await.unwrap();
-    soon("the second reply", replies.next()).await.unwrap().unwrap();
+    soon("the second reply", replies.next())
+        .await
+        .unwrap()
+        .unwrap();
     assert_unharmed(&node).await;
 }
 

@@ -28,8 +28,8 @@ use crate::outgoing::{Asker, Outgoing, PROXY_FROM};
 use crate::pool::Pool;
 use crate::quota::Use;
 use crate::target::Address;
-use crate::targets::{OwnAddresses, Place, Targets};
 use crate::target::Target;
+use crate::targets::{OwnAddresses, Place, Targets};
 
 /// The maximum number of nodes in a call.
 const MAX_NODES: usize = 4096;
@@ -274,9 +274,7 @@ impl Fanout {
                         }
                         .boxed()
                     }
-                    Place::Refused(refusal) => {
-                        std::future::ready(Err(refusal.status())).boxed()
-                    }
+                    Place::Refused(refusal) => std::future::ready(Err(refusal.status())).boxed(),
                 },
             })
             .collect();

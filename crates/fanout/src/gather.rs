@@ -181,8 +181,9 @@ pub(crate) fn shorten(status: Status) -> Status {
     if text.len() <= MAX_STATUS_BYTES {
         return status;
     }
-    let end = text.floor_char_boundary(MAX_STATUS_BYTES);
-    Status::new(status.code(), format!("{}…", &text[..end]))
+    let end = (0..=MAX_STATUS_BYTES).rfind(|end| text.is_char_boundary(*end));
+    let start = &text[..end.unwrap_or(0)];
+    Status::new(status.code(), format!("{start}…"))
 }
 
 /// Replies larger than their share. Those in memory never exceed the merged message: it can hold

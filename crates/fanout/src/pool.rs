@@ -167,7 +167,7 @@ impl Pool {
                 Found::BackingOff(error) => return Err(error),
                 Found::Attempt(attempt) => attempt,
                 Found::Nothing => {
-                    permit = Some(limits.dial(timeout * MAX_DIAL_ROUNDS).await?);
+                    permit = Some(limits.dial(timeout.saturating_mul(MAX_DIAL_ROUNDS)).await?);
                     continue;
                 }
             };

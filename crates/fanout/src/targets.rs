@@ -177,7 +177,13 @@ mod tests {
 
     #[test]
     fn other_hosts_and_other_ports_of_peers_are_refused() {
-        for named in ["10.0.0.4", "n2:22", "10.0.0.2:22", "10.0.0.1:22", "localhost:1"] {
+        for named in [
+            "10.0.0.4",
+            "n2:22",
+            "10.0.0.2:22",
+            "10.0.0.1:22",
+            "localhost:1",
+        ] {
             let refused = Place::Refused(Refusal::NotAPeer);
             assert_eq!(place(Targets::Peers, named), refused, "{named}");
             let anywhere = place(Targets::Any, named);

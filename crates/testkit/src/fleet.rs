@@ -50,7 +50,10 @@ impl TestFleet {
     /// Lists the other nodes in the configuration of the first one.
     fn add_peers(&self) {
         let mut config = self.peers();
-        config.insert_str(0, &std::fs::read_to_string(self.nodes[0].config_file()).unwrap());
+        config.insert_str(
+            0,
+            &std::fs::read_to_string(self.nodes[0].config_file()).unwrap(),
+        );
         self.nodes[0].reload(&config);
     }
 

@@ -149,7 +149,11 @@ impl TestNode {
         let wanted = text.to_owned();
         std::thread::spawn(move || {
             let lines = stdout.lines().map_while(Result::ok);
-            if lines.filter(|line| line.contains(&wanted)).nth(count - 1).is_some() {
+            if lines
+                .filter(|line| line.contains(&wanted))
+                .nth(count - 1)
+                .is_some()
+            {
                 let _ = send.send(());
             }
         });

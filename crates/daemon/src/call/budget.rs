@@ -28,6 +28,8 @@ const FREE_BYTES: usize = 64 << 10;
 const FREE_HEADER_BYTES: usize = 4 << 10;
 /// A request gets another second for this many bytes, so that a slow link can send a large one.
 const MIN_BYTES_PER_SECOND: usize = 256 << 10;
+/// Operators may write any duration, and instants end somewhere.
+const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The length of the header of a gRPC message.
 const HEAD: usize = 5;
 
@@ -128,10 +130,14 @@ impl Metered {
     /// its connection from being closed for another.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         let timeout = self.budget.connections.limits().request_timeout;
+        let timeout = timeout.min(MAX_TIMEOUT);
         let allowed = Duration::from_secs((self.received / MIN_BYTES_PER_SECOND) as u64) + timeout;
-        let wait = self.wait.get_or_insert_with(|| Wait {
-            began: Instant::now(),
-            sleep: Box::pin(tokio::time::sleep(timeout)),
+        let wait = self.wait.get_or_insert_with(|| {
+            let began = Instant::now();
+            Wait {
+                began,
+                sleep: Box::pin(tokio::time::sleep_until(began + timeout)),
+            }
         });
         while wait.sleep.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
@@ -242,26 +248,27 @@ impl Progress {
 /// overdue.
 fn streams_requests(method: &str) -> bool {
     static METHODS: OnceLock<HashSet<String>> = OnceLock::new();
-    let find = || {
-        let sets = [
-            mainstay_api::FILE_DESCRIPTOR_SET,
-            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
-            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
-        ];
-        let mut methods = HashSet::new();
-        for set in sets {
-            let set = prost_types::FileDescriptorSet::decode(set).unwrap_or_default();
-            for file in set.file {
-                for service in &file.service {
-                    let streaming = service.method.iter().filter(|m| m.client_streaming());
-                    methods.extend(streaming.map(|m| {
-                        format!("/{}.{}/{}", file.package(), service.name(), m.name())
-                    }));
+    let find =
+        || {
+            let sets = [
+                mainstay_api::FILE_DESCRIPTOR_SET,
+                tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+                tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+            ];
+            let mut methods = HashSet::new();
+            for set in sets {
+                let set = prost_types::FileDescriptorSet::decode(set).unwrap_or_default();
+                for file in set.file {
+                    for service in &file.service {
+                        let streaming = service.method.iter().filter(|m| m.client_streaming());
+                        methods.extend(streaming.map(|m| {
+                            format!("/{}.{}/{}", file.package(), service.name(), m.name())
+                        }));
+                    }
                 }
             }
-        }
-        methods
-    };
+            methods
+        };
     METHODS.get_or_init(find).contains(method)
 }
 

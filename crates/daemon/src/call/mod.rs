@@ -17,9 +17,9 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use mainstay_fanout::{Account, Asker, Fanout, Forward};
 use mainstay_identity::{Caller, Via, authorize};
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status};
 use tonic::body::Body;
 use tonic::service::Routes;
+use tonic::{Code, Status};
 use tower::Service;
 
 use crate::connection::Connection;

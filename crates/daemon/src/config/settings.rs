@@ -144,7 +144,11 @@ mod tests {
             ("[peers]\nn1 = { address = 'a b' }", 2, "a b"),
             ("[peers]\nn1 = { max_role = 'os:reader' }", 2, "address"),
             ("[peers]\nn1 = { address = 'a', role = 'x' }", 2, "role"),
-            ("[peers]\nn1 = { address = 'a', max_role = 'x' }", 2, "unknown role"),
+            (
+                "[peers]\nn1 = { address = 'a', max_role = 'x' }",
+                2,
+                "unknown role",
+            ),
             ("[peers]\n'n 1' = 'a'", 2, "n 1"),
             ("[containers]\ncri = 'crio.sock'", 2, "crio.sock"),
             ("[containers.namespaces]\nsystem = 7", 2, "7"),

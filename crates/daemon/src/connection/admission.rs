@@ -343,7 +343,11 @@ mod tests {
         assert!(all.lock().slots.is_empty());
     }
 
-    fn admit_busy(all: &Arc<Connections>, name: &str, standing: Standing) -> Option<(Ticket, CallGuard)> {
+    fn admit_busy(
+        all: &Arc<Connections>,
+        name: &str,
+        standing: Standing,
+    ) -> Option<(Ticket, CallGuard)> {
         let ticket = all.admit(client(1), Standing::Handshake)?;
         let identified = ticket.identify(Client::Certificate(name.into()), standing);
         let call = ticket.call();
@@ -373,7 +377,13 @@ mod tests {
                 all.admit(client, Standing::Anonymous).unwrap()
             })
             .collect();
-        assert_eq!(anonymous.iter().filter(|ticket| !is_evicted(ticket)).count(), 4);
+        assert_eq!(
+            anonymous
+                .iter()
+                .filter(|ticket| !is_evicted(ticket))
+                .count(),
+            4
+        );
         assert!(!is_evicted(&known.unwrap()));
     }
 }
