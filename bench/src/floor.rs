@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use mainstay_api::machine::{PlatformInfo, Version, VersionInfo, VersionResponse};
+use mainstay_api::machine::{FeaturesInfo, PlatformInfo, Version, VersionInfo, VersionResponse};
 use mainstay_identity::tls::ServerTls;
 use mainstay_identity::{CertificateInfo, CertifiedNode, PrivateKeyPem};
 use mainstay_testkit::ServerProcess;
@@ -124,6 +124,7 @@ fn answer() -> VersionResponse {
             metadata: None,
             version: Some(version),
             platform: Some(platform),
+            features: Some(FeaturesInfo { rbac: true }),
         }],
     }
 }

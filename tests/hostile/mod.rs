@@ -1,8 +1,8 @@
 //! Malicious or broken input from clients, other nodes, disks and configuration. Afterwards the node
 //! serves all others, has not grown, and has not panicked.
 
-mod audit;
 mod archives;
+mod audit;
 mod bytes;
 mod clock;
 mod command_line;

@@ -267,12 +267,14 @@ impl LogWriter {
             self.lock = lock;
         }
         let present = self.directory.generations().unwrap_or_default();
-        self.older.retain(|older| present.contains(&older.generation));
+        self.older
+            .retain(|older| present.contains(&older.generation));
         // Another program may have left files of higher numbers.
         self.generation = self.generation.max(present.last().copied().unwrap_or(0));
         if self.start_generation().is_ok() {
             // It is not in the directory any more.
-            self.older.retain(|older| present.contains(&older.generation));
+            self.older
+                .retain(|older| present.contains(&older.generation));
         }
     }
 
