@@ -18,7 +18,7 @@ fn to_node<T>(message: T, node: &str) -> Request<T> {
     request
 }
 
-/// What each of these nodes has to say, in the order of the names.
+/// Returns the metadata of each node, in the order of the names.
 async fn ask(client: &mut MachineServiceClient<Channel>, names: &[String]) -> Vec<Metadata> {
     let reply = client.version(to_nodes((), names)).await.unwrap();
     let mut said: Vec<_> = reply

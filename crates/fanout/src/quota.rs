@@ -14,7 +14,7 @@ pub struct Account {
     pub privileged: bool,
 }
 
-/// What a resource is used for. Streams may stay open and unread for ever; a unary response
+/// The purpose of a charge. Streams may stay open and unread for ever; a unary response
 /// cannot, unless its caller does not read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {

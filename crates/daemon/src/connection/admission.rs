@@ -30,7 +30,7 @@ const MAX_RESERVED: usize = 64;
 /// The listener that authenticates nobody gets this part of all slots.
 const ANONYMOUS_PART: usize = 4;
 
-/// What a connection is entitled to when slots are scarce.
+/// The entitlement of a connection when slots are scarce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Not identified yet; short-lived.

@@ -371,9 +371,9 @@ mod tests {
         let replaced = |first: u8| around(&[first, 1, b'n']);
         for (given, wanted) in [
             // With and without indexing, and never indexed, by the static name.
-            (around(b"\x41\x0a%2Frun%2Fs/"), replaced(0x41)),
-            (around(b"\x01\x0a%2Frun%2Fs/"), replaced(0x01)),
-            (around(b"\x11\x0a%2Frun%2Fs/"), replaced(0x11)),
+            (around(b"\x41\x0b%2Frun%2Fs/"), replaced(0x41)),
+            (around(b"\x01\x0b%2Frun%2Fs/"), replaced(0x01)),
+            (around(b"\x11\x0b%2Frun%2Fs/"), replaced(0x11)),
             // In Huffman code.
             (around(b"\x41\x82\xff\xff"), replaced(0x41)),
             // By its name.

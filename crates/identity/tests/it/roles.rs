@@ -45,16 +45,18 @@ fn a_client_certificate_gives_name_role_and_serial() {
         serial,
         fingerprint,
         not_after,
+        names,
     } = &caller.via
     else {
         panic!("{caller:?}")
     };
     assert_eq!(
-        (serial, fingerprint, not_after),
+        (serial, fingerprint, not_after, names),
         (
             &issued.info.serial,
             &issued.info.fingerprint,
-            &issued.info.not_after
+            &issued.info.not_after,
+            &issued.info.sans
         )
     );
     assert_eq!(caller.to_string(), "alice (os:reader)");
