@@ -71,6 +71,33 @@ fn a_node_is_seen_live_and_keys_work() {
 }
 
 #[test]
+fn an_open_view_does_not_flood_the_request_log() {
+    let node = TestNode::start();
+    let mut top = OnTerminal::run(&top(&node, &["--interval", "100ms"]), 100, 30);
+    top.wait_for("load");
+    // Seconds by the clock in the first row, with about ten rounds of readings each.
+    let clock = |text: &str| {
+        let row = text.lines().next().unwrap_or_default();
+        row.split_whitespace().last().map(str::to_owned)
+    };
+    for _ in 0..4 {
+        let before = clock(&top.text());
+        top.wait_until("the next second", |screen| {
+            clock(&screen.contents()) != before
+        });
+    }
+    let text = node.cli().run(["logs", "mainstay"]).ok();
+    for method in ["LoadAvg", "Memory", "Processes", "SystemStat"] {
+        let path = format!("/machine.MachineService/{method} ");
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(&path)).collect();
+        // The first, the end of a window, and what the snapshot wrote; again after a lost connection.
+        assert!((1..=8).contains(&lines.len()), "{lines:#?}");
+    }
+    top.press("q");
+    assert!(top.ended().success());
+}
+
+#[test]
 fn a_node_that_goes_away_is_lost_and_comes_back_by_itself() {
     let mut node = TestNode::start();
     let listen = node.listen().to_string();

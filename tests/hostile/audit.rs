@@ -46,7 +46,9 @@ async fn refused(channel: &Channel, path: &str, forwarded_role: bool) -> Code {
         request.metadata_mut().insert("mainstay-role", role);
     }
     let call = grpc.server_streaming(request, path.parse().unwrap(), Raw);
-    call.await.expect_err("the call is refused").code()
+    let status = call.await.expect_err("the call is refused");
+    assert!(status.message().len() < 400, "{status}");
+    status.code()
 }
 
 /// Every kind of call that ends without an effect, again and again.

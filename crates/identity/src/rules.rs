@@ -143,11 +143,14 @@ pub fn rule(method: &str) -> Rule {
         .unwrap_or(UNLISTED)
 }
 
+/// More of a method's name is not repeated in an error.
+const MAX_SHOWN_CHARS: usize = 128;
+
 /// The caller lacks the role the method needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not authorized: {method} needs {needs}, {}", standing(.caller, *.has))]
 pub struct Denied {
-    /// The method that was called.
+    /// The method that was called, cut if it is very long.
     pub method: String,
     /// The role it needs.
     pub needs: Role,
@@ -173,7 +176,8 @@ pub fn authorize(caller: Option<&Caller>, method: &str) -> Result<Rule, Denied> 
         return Ok(rule);
     }
     Err(Denied {
-        method: method.to_owned(),
+        // The caller's text, which goes into the answer.
+        method: method.chars().take(MAX_SHOWN_CHARS).collect(),
         needs: rule.role,
         caller: caller.map(|caller| caller.name.clone()),
         has,
