@@ -13,7 +13,7 @@ use mainstay_paths::escape_wire;
 /// List files
 ///
 /// Bytes of a name that are not UTF-8 and characters that a terminal does not show are printed as
-/// \\xHH, and a backslash before such a text as \\x5c. All commands accept names in this form.
+/// \xHH, and a backslash before such a text as \x5c. All commands accept names in this form.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay ls /etc\n  \
