@@ -1,12 +1,15 @@
 //! All processes, from `/proc`.
 //!
-//! Three reads per process, and no state between calls. A process that exits meanwhile is left out;
+//! Four reads and one stat per process, and no state between calls. A process that exits meanwhile is left out;
 //! one with unreadable files is listed with the rest.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, SystemTime};
 
-use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, open, readlinkat, seek};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, open, readlinkat, seek, statat};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::text::{number, read_small};
 
@@ -15,6 +18,8 @@ const MAX_ARGS_BYTES: usize = 64 << 10;
 /// The total length of arguments after which the rest are truncated further.
 const MANY_ARGS_BYTES: usize = 16 << 20;
 const FEW_ARGS_BYTES: usize = 1 << 10;
+/// The length to which `/etc/passwd` is read.
+const MAX_PASSWD_BYTES: usize = 1 << 20;
 /// `PF_KTHREAD`: a kernel thread has neither arguments nor an executable.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -37,6 +42,17 @@ pub struct Process {
     pub args: String,
     /// The security label, such as an AppArmor profile; empty when there is none.
     pub label: String,
+    /// Effective UID.
+    pub uid: Option<u32>,
+    /// Name of the UID in `/etc/passwd`; empty when there is none.
+    pub user: String,
+    pub started: Option<SystemTime>,
+    /// Time since the start, by the clock that counts suspended time too.
+    pub elapsed_seconds: f64,
+    /// Bytes read from storage; `None` for kernel threads and where it may not be read.
+    pub read_bytes: Option<u64>,
+    /// Bytes written to storage, without those truncated before they were written.
+    pub write_bytes: Option<u64>,
 }
 
 /// Returns all processes, ordered by PID.
@@ -44,6 +60,8 @@ pub fn processes() -> io::Result<Vec<Process>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = open("/proc", flags, Mode::empty())?;
     let units = Units::of_this_kernel();
+    let clock = Clock::now();
+    let users = Users::read();
     let labels = has_labels();
     let mut all = Vec::with_capacity(256);
     let mut scratch = Vec::with_capacity(4096);
@@ -54,7 +72,11 @@ pub fn processes() -> io::Result<Vec<Process>> {
         } else {
             FEW_ARGS_BYTES
         };
-        if let Some(mut process) = read(proc.as_fd(), pid, units, most, &mut scratch) {
+        if let Some((mut process, start)) = read(proc.as_fd(), pid, units, most, &mut scratch) {
+            let elapsed = clock.since_boot.saturating_sub(start);
+            process.elapsed_seconds = elapsed.as_secs_f64();
+            process.started = clock.time.checked_sub(elapsed);
+            process.user = process.uid.map(|uid| users.name(uid)).unwrap_or_default();
             if labels
                 && read_small(
                     proc.as_fd(),
@@ -95,10 +117,20 @@ fn read(
     units: Units,
     most_args: usize,
     scratch: &mut Vec<u8>,
-) -> Option<Process> {
+) -> Option<(Process, Duration)> {
     read_small(proc, &format!("{pid}/stat"), 4096, scratch).ok()?;
-    let (mut process, flags) = parse_stat(scratch, units)?;
+    let Stat {
+        mut process,
+        flags,
+        start,
+    } = parse_stat(scratch, units)?;
+    // The directory belongs to the effective UID, also of a process that is not dumpable.
+    let directory = statat(proc, pid.to_string(), AtFlags::empty());
+    process.uid = directory.ok().map(|directory| directory.st_uid);
     if flags & KERNEL_THREAD == 0 {
+        if read_small(proc, &format!("{pid}/io"), 4096, scratch).is_ok() {
+            (process.read_bytes, process.write_bytes) = parse_io(scratch);
+        }
         if read_small(proc, &format!("{pid}/cmdline"), most_args, scratch).is_ok() {
             process.args = join_args(scratch);
         }
@@ -106,7 +138,70 @@ fn read(
             process.executable = lossy(path.as_bytes());
         }
     }
-    Some(process)
+    Some((process, start))
+}
+
+/// The time of one listing by two clocks.
+struct Clock {
+    since_boot: Duration,
+    time: SystemTime,
+}
+
+impl Clock {
+    fn now() -> Self {
+        Self {
+            since_boot: Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default(),
+            time: SystemTime::now(),
+        }
+    }
+}
+
+/// Names of `/etc/passwd`. Other sources of names are not asked: they may be servers that hang.
+struct Users {
+    names: HashMap<u32, String>,
+}
+
+impl Users {
+    fn read() -> Self {
+        let mut text = Vec::new();
+        let etc = rustix::fs::CWD;
+        let read = read_small(etc, "/etc/passwd", MAX_PASSWD_BYTES, &mut text);
+        Self {
+            names: read.map(|()| parse_passwd(&text)).unwrap_or_default(),
+        }
+    }
+
+    fn name(&self, uid: u32) -> String {
+        self.names.get(&uid).cloned().unwrap_or_default()
+    }
+}
+
+/// Parses `/etc/passwd`; of several names for one UID the first counts.
+fn parse_passwd(text: &[u8]) -> HashMap<u32, String> {
+    let mut names = HashMap::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        let mut fields = line.split(|byte| *byte == b':');
+        if let (Some(name), Some(_), Some(uid)) = (fields.next(), fields.next(), fields.next())
+            && let Some(uid) = number(uid)
+            && !name.is_empty()
+        {
+            names.entry(uid).or_insert_with(|| lossy(name));
+        }
+    }
+    names
+}
+
+/// Parses `/proc/PID/io`; returns the bytes read from and written to storage.
+fn parse_io(text: &[u8]) -> (Option<u64>, Option<u64>) {
+    let value = |key: &[u8]| {
+        text.split(|byte| *byte == b'\n').find_map(|line| {
+            let rest = line.strip_prefix(key)?.strip_prefix(b":")?;
+            number::<u64>(rest.trim_ascii())
+        })
+    };
+    let cancelled = value(b"cancelled_write_bytes").unwrap_or(0);
+    let written = value(b"write_bytes").map(|bytes| bytes.saturating_sub(cancelled));
+    (value(b"read_bytes"), written)
 }
 
 /// Units of the kernel's counters.
@@ -125,9 +220,17 @@ impl Units {
     }
 }
 
-/// Parses `/proc/PID/stat`; returns the process and its flags. The name is in parentheses and may
-/// itself contain parentheses and spaces, so it ends at the last one.
-fn parse_stat(line: &[u8], units: Units) -> Option<(Process, u64)> {
+/// The content of `/proc/PID/stat`.
+struct Stat {
+    process: Process,
+    flags: u64,
+    /// Time of the start since boot.
+    start: Duration,
+}
+
+/// Parses `/proc/PID/stat`. The name is in parentheses and may itself contain parentheses and
+/// spaces, so it ends at the last one.
+fn parse_stat(line: &[u8], units: Units) -> Option<Stat> {
     let open = line.iter().position(|b| *b == b'(')?;
     let close = line.iter().rposition(|b| *b == b')')?;
     let pid = number(line.get(..open)?.trim_ascii())?;
@@ -157,7 +260,15 @@ fn parse_stat(line: &[u8], units: Units) -> Option<(Process, u64)> {
         command,
         ..Process::default()
     };
-    Some((process, count(9)?))
+    let start_ticks = count(22).unwrap_or(0);
+    let ticks_per_second = units.ticks_per_second.max(1);
+    let hundredths = u128::from(start_ticks) * 100 / u128::from(ticks_per_second);
+    let start = Duration::from_millis(u64::try_from(hundredths * 10).unwrap_or(u64::MAX));
+    Some(Stat {
+        process,
+        flags: count(9)?,
+        start,
+    })
 }
 
 fn join_args(cmdline: &mut Vec<u8>) -> String {
@@ -210,13 +321,19 @@ mod tests {
         );
         assert!(own.args.starts_with(&std::env::args().next().unwrap()));
         assert!(own.resident_bytes > 0 && own.virtual_bytes >= own.resident_bytes);
+        assert_eq!(own.uid, Some(rustix::process::geteuid().as_raw()));
+        assert!(own.elapsed_seconds < 3600.0, "{}", own.elapsed_seconds);
+        let started = own.started.unwrap().elapsed().unwrap_or_default();
+        assert!(started < Duration::from_secs(3600), "{started:?}");
+        assert!(own.read_bytes.is_some() && own.write_bytes.is_some());
         assert!(all.is_sorted_by_key(|process| process.pid));
     }
 
     #[test]
     fn a_name_may_contain_parentheses_and_spaces() {
         let line = b"42 (a) (b c) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 3 0 9 8192 2 1 1";
-        let (process, _) = parse_stat(line, UNITS).unwrap();
+        let Stat { process, start, .. } = parse_stat(line, UNITS).unwrap();
+        assert_eq!(start, Duration::from_millis(90));
         assert_eq!(process.command, "a) (b c");
         assert_eq!((process.pid, process.ppid, process.threads), (42, 1, 3));
         assert_eq!(process.state, "S");
@@ -225,6 +342,22 @@ mod tests {
             (process.virtual_bytes, process.resident_bytes),
             (8192, 8192)
         );
+    }
+
+    #[test]
+    fn users_are_the_first_names_of_their_uid() {
+        let names =
+            parse_passwd(b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:\n\n:x:7:\nx:y\nw:x:33:33");
+        assert_eq!(names.len(), 2);
+        assert_eq!(names[&0], "root");
+        assert_eq!(names[&33], "w");
+    }
+
+    #[test]
+    fn io_counts_what_reaches_storage() {
+        let text = b"rchar: 9\nwchar: 8\nsyscr: 1\nsyscw: 1\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
+        assert_eq!(parse_io(text), (Some(4096), Some(4096)));
+        assert_eq!(parse_io(b"read_bytes: x\n"), (None, None));
     }
 
     #[test]
@@ -240,6 +373,8 @@ mod tests {
         #[test]
         fn no_line_causes_a_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_stat(&line, UNITS);
+            let _ = parse_io(&line);
+            let _ = parse_passwd(&line);
         }
     }
 }

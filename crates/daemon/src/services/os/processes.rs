@@ -22,6 +22,12 @@ pub async fn processes() -> Result<Response<ProcessesResponse>, Status> {
             executable: process.executable,
             args: process.args,
             label: process.label,
+            uid: process.uid,
+            user: process.user,
+            start_time: process.started.map(prost_types::Timestamp::from),
+            elapsed_time: process.elapsed_seconds,
+            read_bytes: process.read_bytes,
+            write_bytes: process.write_bytes,
         })
         .collect();
     Ok(Response::new(envelope(Process {
