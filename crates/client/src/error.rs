@@ -279,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn links_to_the_manual_of_a_library_are_left_out() {
+        let eof = "peer closed connection: https://docs.rs/rustls/latest/x.html#unexpected-eof";
+        let lost = Error::from(Status::from_error(Box::new(std::io::Error::other(eof))));
+        assert_eq!(
+            chain(&lost),
+            "connection to the node lost: peer closed connection"
+        );
+    }
+
+    #[test]
     fn a_status_of_the_node_keeps_its_message() {
         let refused = Error::from(Status::permission_denied("role os:reader"));
         assert_eq!(refused.kind(), ErrorKind::PermissionDenied);

@@ -2,7 +2,11 @@
 //! line, log line).
 #![forbid(unsafe_code)]
 
+mod links;
+
 use std::error::Error;
+
+use links::without_links;
 
 /// Joins an error and its causes as `a: b: c`. A cause whose text is already there is skipped.
 pub fn chain(error: &dyn Error) -> String {
@@ -16,7 +20,7 @@ pub fn chain(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    without_links(&text)
 }
 
 #[cfg(test)]

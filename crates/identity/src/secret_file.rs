@@ -40,20 +40,26 @@ fn file_name(path: &Path) -> String {
         .into_owned()
 }
 
-/// Reads a secret file. The mode is checked on the open file, so it is that of the bytes read.
+/// Reads a secret file that nobody else can read.
 pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, SecretFileError> {
+    let (bytes, mode) = read_with_mode(path)?;
+    match mode & 0o077 {
+        0 => Ok(bytes),
+        _ => Err(SecretFileError::OpenToOthers {
+            path: path.to_owned(),
+            mode,
+        }),
+    }
+}
+
+/// Reads a file and its permission bits, which are those of the open file and so of the bytes read.
+pub(crate) fn read_with_mode(path: &Path) -> Result<(Vec<u8>, u32), SecretFileError> {
     let unreadable = |source| SecretFileError::Unreadable {
         path: path.to_owned(),
         source,
     };
     let mut file = File::open(path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(SecretFileError::OpenToOthers {
-            path: path.to_owned(),
-            mode,
-        });
-    }
     let mut bytes = Vec::new();
     (&mut file)
         .take(MAX_BYTES + 1)
@@ -62,5 +68,5 @@ pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, SecretFileError> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(unreadable(io::ErrorKind::FileTooLarge.into()));
     }
-    Ok(bytes)
+    Ok((bytes, mode))
 }

@@ -1,9 +1,17 @@
 use std::fmt;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::printable;
+
+/// Title of the first column of a table with rows of several nodes.
+const NODE: &str = "NODE";
+
 /// A table of plain columns without borders, two spaces between them, as `ps` prints it.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
+    max_width: usize,
 }
 
 impl Table {
@@ -11,7 +19,30 @@ impl Table {
     pub fn new(header: &[&str]) -> Self {
         Self {
             rows: vec![header.iter().map(|&title| title.to_owned()).collect()],
+            max_width: usize::MAX,
         }
+    }
+
+    /// Removes the column `NODE`, for a table with rows of one node.
+    #[must_use]
+    pub fn without_node(mut self) -> Self {
+        let header = self.rows.first();
+        if header
+            .and_then(|header| header.first())
+            .is_some_and(|title| title == NODE)
+        {
+            for row in self.rows.iter_mut().filter(|row| !row.is_empty()) {
+                row.remove(0);
+            }
+        }
+        self
+    }
+
+    /// Cuts every line to this width in columns of a terminal.
+    #[must_use]
+    pub fn cut_to(mut self, width: usize) -> Self {
+        self.max_width = width;
+        self
     }
 
     /// Adds a row; unprintable characters become `?`.
@@ -21,36 +52,40 @@ impl Table {
     }
 }
 
-/// Replaces control, zero-width and bidirectional characters, so that text of a node can neither
-/// move the cursor nor reorder its neighbours.
-pub fn printable(text: &str) -> String {
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    text.chars()
-        .map(|c| if hidden(c) { '?' } else { c })
-        .collect()
-}
-
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in &self.rows {
             let line: Vec<String> = row
                 .iter()
                 .zip(&widths)
-                .map(|(cell, &width)| format!("{cell:<width$}"))
+                .map(|(cell, &width)| {
+                    let fill = width.saturating_sub(cell.width());
+                    format!("{cell}{:fill$}", "")
+                })
                 .collect();
-            writeln!(f, "{}", line.join("  ").trim_end())?;
+            let line = line.join("  ");
+            writeln!(f, "{}", cut(&line, self.max_width).trim_end())?;
         }
         Ok(())
     }
+}
+
+/// Returns the part of a line that fits into `max_width` columns.
+fn cut(line: &str, max_width: usize) -> &str {
+    let mut width: usize = 0;
+    for (index, c) in line.char_indices() {
+        width = width.saturating_add(c.width().unwrap_or(0));
+        if width > max_width {
+            return line.get(..index).unwrap_or(line);
+        }
+    }
+    line
 }
 
 #[cfg(test)]
@@ -69,10 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn unprintable_characters_become_question_marks() {
+    fn lines_are_cut_to_a_width_in_terminal_columns() {
+        let mut table = Table::new(&["NODE", "NAME", "COMMAND"]).cut_to(12);
+        table.row(["n", "日本", "a long command"].map(str::to_owned).to_vec());
+        table.row(["n", "abcde", "日本"].map(str::to_owned).to_vec());
         assert_eq!(
-            printable("a\u{202e}b\u{200b}c\td\u{9b}e é 日"),
-            "a?b?c?d?e é 日"
+            table.without_node().to_string(),
+            "NAME   COMMA\n日本   a lon\nabcde  日本\n"
         );
+    }
+
+    #[test]
+    fn only_a_column_called_node_is_removed() {
+        let mut table = Table::new(&["FILE", "NAME"]);
+        table.row(["a", "b"].map(str::to_owned).to_vec());
+        assert_eq!(table.without_node().to_string(), "FILE  NAME\na     b\n");
     }
 }

@@ -18,7 +18,7 @@ pub use context::Context;
 pub use error::ClientConfigError;
 pub use merge::Renamed;
 
-use crate::secret_file::read_secret;
+use crate::secret_file::{SecretFileError, read_with_mode};
 
 /// All contexts of a client and the one in use.
 #[derive(Clone, PartialEq, Default)]
@@ -34,8 +34,26 @@ pub struct ClientConfig {
 impl ClientConfig {
     /// Reads the file.
     pub fn load(path: &Path) -> Result<Self, ClientConfigError> {
-        let bytes = read_secret(path)?;
-        file::parse(&bytes).map_err(|fault| fault.in_file(path))
+        match Self::load_shared(path)? {
+            (config, None) => Ok(config),
+            (_, Some(mode)) => Err(SecretFileError::OpenToOthers {
+                path: path.to_owned(),
+                mode,
+            }
+            .into()),
+        }
+    }
+
+    /// Reads the file whatever its mode. Returns the mode too if others can read a private key.
+    pub fn load_shared(path: &Path) -> Result<(Self, Option<u32>), ClientConfigError> {
+        let (bytes, mode) = read_with_mode(path)?;
+        // The remedy for a file of another kind is not another mode.
+        let config = file::parse(&bytes).map_err(|fault| fault.in_file(path))?;
+        let has_key = config
+            .contexts
+            .values()
+            .any(|context| context.key.is_some());
+        Ok((config, (has_key && mode & 0o077 != 0).then_some(mode)))
     }
 
     /// Returns the text of the file, private keys included.

@@ -193,7 +193,8 @@ fn invalid_utf8_is_an_error_with_its_line() {
 
 #[test]
 fn a_file_that_others_can_read_is_refused() {
-    let (_directory, path) = written("context: a\n");
+    let key = STANDARD.encode(pem("PRIVATE KEY"));
+    let (_directory, path) = written(&format!("contexts:\n  a:\n    key: {key}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let error = ClientConfig::load(&path).unwrap_err();
     assert!(error.is_permission_problem());
@@ -204,6 +205,28 @@ fn a_file_that_others_can_read_is_refused() {
             path.display()
         )
     );
+}
+
+#[test]
+fn a_shared_file_is_read_with_its_mode() {
+    let key = STANDARD.encode(pem("PRIVATE KEY"));
+    let (_directory, path) = written(&format!("contexts:\n  a:\n    key: {key}\n"));
+    assert_eq!(ClientConfig::load_shared(&path).unwrap().1, None);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let (config, mode) = ClientConfig::load_shared(&path).unwrap();
+    assert_eq!(mode, Some(0o644));
+    assert!(config.contexts["a"].key.is_some());
+}
+
+#[test]
+fn a_file_of_another_kind_is_not_called_too_open() {
+    let (_directory, path) = written("root:x:0:0:root:/root:/bin/bash\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = ClientConfig::load(&path).unwrap_err().to_string();
+    assert!(!error.contains("chmod"), "{error}");
+    let (_directory, path) = written("contexts:\n  a:\n    endpoints: [b]\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    ClientConfig::load(&path).expect("a file without a key may be shared");
 }
 
 #[test]
