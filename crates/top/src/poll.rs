@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mainstay_api::os::{ContainersRequest, StatsRequest};
 use mainstay_client::{Error, ErrorKind, chain, request_to_nodes};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::call::call;
 use super::link::{Connection, Link, State};
-use super::model::{Answer, Round};
+use super::model::{Answer, Round, WorkloadAnswers};
+
+/// Namespace of cells.
+const CELLS: &str = "mainstay";
 
 /// Slowly changing values are polled once in this many rounds.
 const SLOW_POLL_ROUNDS: u64 = 5;
@@ -128,7 +132,8 @@ impl Poller {
         let first = count == 0;
         let slow = count.is_multiple_of(SLOW_POLL_ROUNDS);
         // A list of processes is long, and the overview shows only their number.
-        let full = slow || self.detail.borrow().includes(self.index);
+        let full_detail = self.detail.borrow().includes(self.index);
+        let full = slow || full_detail;
         macro_rules! poll {
             ($when:expr, $method:ident) => {{
                 let mut machine = machine.clone();
@@ -154,6 +159,7 @@ impl Poller {
             poll!(full, processes),
             poll!(slow, service_list),
             poll!(slow, logs_containers),
+            self.workloads(connection, slow && full_detail),
         );
         let mut results = Results::default();
         let round = Round {
@@ -170,11 +176,61 @@ impl Poller {
             processes: results.add(answers.9),
             services: results.add(answers.10),
             logs: results.add(answers.11),
+            workloads: results.add(answers.12),
         };
         match results.error {
             Some(error) if !results.answered => Err(error),
             _ => Ok(round),
         }
+    }
+}
+
+impl Poller {
+    /// Asks for containers and cells. Without a container runtime the node still has its cells.
+    async fn workloads(
+        &self,
+        connection: &Connection,
+        wanted: bool,
+    ) -> Option<Result<WorkloadAnswers, Error>> {
+        if !wanted {
+            return None;
+        }
+        let all = self.workloads_of(connection, "").await;
+        if !matches!(&all, Err(error) if !error.is_lost_connection()) {
+            return Some(all);
+        }
+        let cells = self.workloads_of(connection, CELLS).await;
+        Some(cells.or(all))
+    }
+
+    async fn workloads_of(
+        &self,
+        connection: &Connection,
+        namespace: &str,
+    ) -> Result<WorkloadAnswers, Error> {
+        let (mut listed, mut measured) = (connection.client.machine(), connection.client.machine());
+        let list = ContainersRequest {
+            namespace: namespace.to_owned(),
+            ..ContainersRequest::default()
+        };
+        let measure = StatsRequest {
+            namespace: namespace.to_owned(),
+            ..StatsRequest::default()
+        };
+        let (containers, stats) = tokio::join!(
+            call(
+                self.timeout,
+                listed.containers(request_to_nodes(self.node.as_slice(), list))
+            ),
+            call(
+                self.timeout,
+                measured.stats(request_to_nodes(self.node.as_slice(), measure))
+            ),
+        );
+        Ok(WorkloadAnswers {
+            containers: containers?,
+            stats: stats?,
+        })
     }
 }
 

@@ -13,6 +13,7 @@ pub enum Page {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
     Processes,
+    Workloads,
     Services,
     Logs,
 }
@@ -46,6 +47,10 @@ pub struct Screen {
     pub filter: String,
     pub mode: Mode,
     pub help: bool,
+    /// The open node lists services.
+    pub has_services: bool,
+    /// The open node has containers or cells.
+    pub has_workloads: bool,
     /// `None` until the user toggles the pane.
     logs: Option<bool>,
     /// Id of the selected log.
@@ -54,6 +59,7 @@ pub struct Screen {
     pub first_node: usize,
     pub first_process: usize,
     pub first_service: usize,
+    pub first_workload: usize,
     /// Log lines below the last visible one.
     pub lines_below: usize,
 }
@@ -75,11 +81,14 @@ impl Screen {
             filter: String::new(),
             mode: Mode::Commands,
             help: false,
+            has_services: false,
+            has_workloads: false,
             logs: None,
             log: None,
             first_node: 0,
             first_process: 0,
             first_service: 0,
+            first_workload: 0,
             lines_below: 0,
         }
     }
@@ -99,12 +108,13 @@ impl Screen {
 
     /// Returns the next or the previous pane in focus order.
     pub fn next_pane(&self, forward: bool) -> Pane {
-        let all = [Pane::Processes, Pane::Services, Pane::Logs];
-        let panes = if self.shows_logs() {
-            &all[..]
-        } else {
-            &all[..2]
-        };
+        let mut panes = vec![Pane::Processes, Pane::Workloads];
+        if self.has_services {
+            panes.push(Pane::Services);
+        }
+        if self.shows_logs() {
+            panes.push(Pane::Logs);
+        }
         let at = panes.iter().position(|pane| *pane == self.focus);
         let at = at.unwrap_or(0) + if forward { 1 } else { panes.len() - 1 };
         panes[at % panes.len()]
@@ -120,6 +130,7 @@ impl Screen {
     pub fn reset_scroll(&mut self) {
         self.first_process = 0;
         self.first_service = 0;
+        self.first_workload = 0;
         self.lines_below = 0;
     }
 }
@@ -160,7 +171,11 @@ mod tests {
         let mut screen = Screen::new(80, 24, 1);
         assert!(!screen.shows_logs(), "a small terminal hides the logs");
         screen.focus = screen.next_pane(true);
-        assert_eq!(screen.focus, Pane::Services);
+        assert_eq!(screen.focus, Pane::Workloads);
+        assert_eq!(screen.next_pane(true), Pane::Processes);
+        screen.has_services = true;
+        assert_eq!(screen.next_pane(true), Pane::Services);
+        screen.focus = Pane::Services;
         assert_eq!(screen.next_pane(true), Pane::Processes);
         screen.toggle_logs();
         assert_eq!(screen.next_pane(true), Pane::Logs);

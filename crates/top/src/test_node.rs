@@ -7,9 +7,9 @@ use mainstay_api::machine::{
     Mounts, NetDev, NetworkDeviceStats, ServiceEvent, ServiceEvents, ServiceHealth, ServiceInfo,
     ServiceList, SystemStat, Version, VersionInfo,
 };
-use mainstay_api::os::{self, MemInfo, ProcessInfo};
+use mainstay_api::os::{self, ContainerInfo, MemInfo, ProcessInfo, Stat};
 
-use super::model::Round;
+use super::model::{Round, WorkloadAnswers};
 
 const MIB: u64 = 1 << 20;
 
@@ -54,6 +54,7 @@ pub fn round(second: u32, cores: u32) -> Round {
             processes: processes(seconds),
         })),
         services: Some(Ok(services())),
+        workloads: Some(Ok(workloads(count))),
         logs: Some(Ok(LogsContainer {
             metadata: None,
             ids: vec!["audit".to_owned(), "mainstay".to_owned()],
@@ -153,6 +154,12 @@ fn network(second: u64) -> NetworkDeviceStats {
 }
 
 fn processes(seconds: f64) -> Vec<ProcessInfo> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole seconds of a test"
+    )]
+    let bytes = seconds as u64;
     let named = |pid: i32, command: &str, args: &str, share: f64, resident: u64| ProcessInfo {
         pid,
         ppid: 1,
@@ -163,6 +170,15 @@ fn processes(seconds: f64) -> Vec<ProcessInfo> {
         virtual_memory: resident * 4 * MIB,
         command: command.to_owned(),
         args: args.to_owned(),
+        uid: Some(if pid > 1000 { 33 } else { 0 }),
+        user: if pid > 1000 {
+            "www-data-writer"
+        } else {
+            "root"
+        }
+        .to_owned(),
+        read_bytes: (!args.is_empty()).then_some(bytes * 1024),
+        write_bytes: (!args.is_empty()).then_some(bytes * 3072),
         ..ProcessInfo::default()
     };
     let mut processes = vec![
@@ -190,6 +206,40 @@ fn processes(seconds: f64) -> Vec<ProcessInfo> {
     });
     processes.extend(workers);
     processes
+}
+
+fn workloads(second: u64) -> WorkloadAnswers {
+    let info = |namespace: &str, id: &str, pid: u32, status: &str| ContainerInfo {
+        namespace: namespace.to_owned(),
+        id: id.to_owned(),
+        pid,
+        status: status.to_owned(),
+        ..ContainerInfo::default()
+    };
+    let stat = |namespace: &str, id: &str, memory: u64, percent: u64| Stat {
+        namespace: namespace.to_owned(),
+        id: id.to_owned(),
+        memory_usage: memory * MIB,
+        cpu_usage: percent * 10_000_000 * second,
+        ..Stat::default()
+    };
+    WorkloadAnswers {
+        containers: os::Container {
+            metadata: None,
+            containers: vec![
+                info("default", "database", 1207, "RUNNING"),
+                info("default", "migration", 0, "STOPPED"),
+                info("mainstay", "web/server\u{1b}[2J", 2048, "RUNNING"),
+            ],
+        },
+        stats: os::Stats {
+            metadata: None,
+            stats: vec![
+                stat("default", "database", 812, 31),
+                stat("mainstay", "web/server\u{1b}[2J", 2304, 172),
+            ],
+        },
+    }
 }
 
 fn services() -> ServiceList {

@@ -57,14 +57,14 @@ impl App {
         (self.screen.page == Page::Node).then_some(self.screen.node)
     }
 
-    /// Returns the log to follow: the selected one if the open node has it. The default is not
-    /// the node's own log, which would mostly show the calls of this view.
+    /// Returns the log to follow: the selected one if the open node has it, else that of the
+    /// daemon.
     pub fn log_id(&self) -> Option<&str> {
         let ids = self.node()?.logs.known()?;
         let chosen = ids
             .iter()
             .find(|id| Some(id.as_str()) == self.screen.log.as_deref());
-        let first = ids.iter().find(|id| *id != "mainstay").or(ids.first());
+        let first = ids.iter().find(|id| *id == "mainstay").or(ids.first());
         chosen.or(first).map(String::as_str)
     }
 
@@ -78,7 +78,22 @@ impl App {
             self.sort_processes();
         }
         self.sort_nodes();
+        self.choose_panes();
         self.clamp_scroll();
+    }
+
+    /// Shows the panes that the open node has something for.
+    fn choose_panes(&mut self) {
+        let node = self.node();
+        let services = node.and_then(|node| node.services.known());
+        let has_services = services.is_some_and(|list| !list.services.is_empty());
+        let workloads = node.and_then(|node| node.workloads.known());
+        let has_workloads = workloads.is_some_and(|workloads| !workloads.list.is_empty());
+        self.screen.has_services = has_services;
+        self.screen.has_workloads = has_workloads;
+        if self.screen.focus == Pane::Services && !has_services {
+            self.screen.focus = Pane::Processes;
+        }
     }
 
     pub fn mark_lost(&mut self, index: usize, at: Duration, reason: String) {
@@ -154,6 +169,7 @@ impl App {
         self.screen.node = node;
         self.screen.reset_scroll();
         self.sort_processes();
+        self.choose_panes();
     }
 
     fn back(&mut self) {
@@ -234,6 +250,11 @@ impl App {
                 let (page, length) = (panes.process_rows(), self.processes.len());
                 self.screen.first_process = moved(self.screen.first_process, motion, page, length);
             }
+            Pane::Workloads => {
+                let (page, length) = (panes.workload_rows(), self.workload_count());
+                self.screen.first_workload =
+                    moved(self.screen.first_workload, motion, page, length);
+            }
             Pane::Services => {
                 let (page, length) = (panes.service_rows(), self.service_count());
                 self.screen.first_service = moved(self.screen.first_service, motion, page, length);
@@ -252,6 +273,11 @@ impl App {
                 self.screen.lines_below = moved(self.screen.lines_below, opposite, page, length);
             }
         }
+    }
+
+    fn workload_count(&self) -> usize {
+        let workloads = self.node().and_then(|node| node.workloads.known());
+        workloads.map_or(0, |workloads| workloads.list.len())
     }
 
     fn service_count(&self) -> usize {
@@ -290,6 +316,7 @@ impl App {
         let bound =
             |first: usize, page: usize, length: usize| first.min(length.saturating_sub(page));
         let services = self.service_count();
+        let workloads = self.workload_count();
         let screen = &mut self.screen;
         screen.first_process = bound(
             screen.first_process,
@@ -297,6 +324,7 @@ impl App {
             self.processes.len(),
         );
         screen.first_service = bound(screen.first_service, panes.service_rows(), services);
+        screen.first_workload = bound(screen.first_workload, panes.workload_rows(), workloads);
         screen.lines_below = bound(screen.lines_below, panes.log_rows(), self.log.len());
         let page = OverviewPanes::arrange(screen).rows().max(1);
         let cursor = self.order.iter().position(|node| *node == screen.node);

@@ -127,13 +127,13 @@ fn a_scrolled_log_keeps_its_visible_lines() {
 #[test]
 fn the_followed_log_is_one_of_the_node() {
     let mut app = app(1);
-    assert_eq!(app.log_id(), Some("audit"));
+    assert_eq!(app.log_id(), Some("mainstay"), "that of the daemon");
     press(&mut app, &[Action::NextLog]);
-    assert_eq!(app.log_id(), Some("audit"), "no log is visible");
+    assert_eq!(app.log_id(), Some("mainstay"), "no log is visible");
     press(&mut app, &[Action::ToggleLogs, Action::NextLog]);
-    assert_eq!(app.log_id(), Some("mainstay"));
-    press(&mut app, &[Action::NextLog]);
     assert_eq!(app.log_id(), Some("audit"));
+    press(&mut app, &[Action::NextLog]);
+    assert_eq!(app.log_id(), Some("mainstay"));
     press(&mut app, &[Action::PreviousLog]);
     app.nodes[0].logs = Reading::Known(vec!["kernel".to_owned()]);
     assert_eq!(app.log_id(), Some("kernel"));

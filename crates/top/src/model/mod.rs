@@ -8,6 +8,7 @@ mod memory;
 mod node;
 mod processes;
 mod reading;
+mod workloads;
 
 pub use cpu::Cpu;
 pub use devices::{Disks, Mount, Network, Traffic, mounts};
@@ -16,3 +17,4 @@ pub use memory::Memory;
 pub use node::{Node, NodeState};
 pub use processes::{Process, Processes};
 pub use reading::{Answer, Reading, Round};
+pub use workloads::{Workload, WorkloadAnswers, Workloads};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mainstay_api::machine::{CpUsInfo, ServiceList, Version};
 
-use super::{Cpu, Disks, Memory, Mount, Network, Processes, Reading, Round, mounts};
+use super::{Cpu, Disks, Memory, Mount, Network, Processes, Reading, Round, Workloads, mounts};
 
 /// Boot times shift when the clock is set; a larger difference in seconds is a reboot.
 const BOOT_TIME_TOLERANCE: u64 = 5;
@@ -36,6 +36,7 @@ pub struct Node {
     pub network: Reading<Network>,
     pub processes: Reading<Processes>,
     pub services: Reading<ServiceList>,
+    pub workloads: Reading<Workloads>,
     pub logs: Reading<Vec<String>>,
     /// Rounds since the node is up; rates need two.
     pub rounds: u32,
@@ -57,6 +58,7 @@ impl Node {
             network: Reading::Pending,
             processes: Reading::Pending,
             services: Reading::Pending,
+            workloads: Reading::Pending,
             logs: Reading::Pending,
             rounds: 0,
         }
@@ -95,6 +97,9 @@ impl Node {
             Processes::update(earlier.as_ref(), at, message)
         });
         self.services.apply(round.services, |_, message| message);
+        self.workloads.apply(round.workloads, |earlier, answers| {
+            Workloads::update(earlier.as_ref(), at, answers)
+        });
         self.logs.apply(round.logs, |_, message| message.ids);
     }
 
@@ -117,6 +122,7 @@ impl Node {
         self.disks = Reading::Pending;
         self.network = Reading::Pending;
         self.processes = Reading::Pending;
+        self.workloads = Reading::Pending;
     }
 }
 

@@ -8,6 +8,8 @@ use mainstay_api::machine::{
 };
 use mainstay_api::os;
 
+use super::WorkloadAnswers;
+
 /// The result of one call: `None` if it was not made in this round, else the answer or the error.
 pub type Answer<T> = Option<Result<T, String>>;
 
@@ -27,6 +29,7 @@ pub struct Round {
     pub network: Answer<NetworkDeviceStats>,
     pub processes: Answer<os::Process>,
     pub services: Answer<ServiceList>,
+    pub workloads: Answer<WorkloadAnswers>,
     pub logs: Answer<LogsContainer>,
 }
 

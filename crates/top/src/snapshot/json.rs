@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 use mainstay_client::format::to_json;
 
 use crate::app::App;
-use crate::model::{Cpu, Disks, Memory, Mount, Network, Node, NodeState, Processes, Reading};
+use crate::model::{
+    Cpu, Disks, Memory, Mount, Network, Node, NodeState, Processes, Reading, Workloads,
+};
 use crate::rates::CpuUsage;
 
 pub fn json(app: &App) -> Value {
@@ -55,6 +57,7 @@ fn node(node: &Node) -> Value {
     );
     add("network", known(&node.network, network));
     add("services", known(&node.services, services));
+    add("workloads", known(&node.workloads, workloads));
     add("processes", known(&node.processes, processes));
     entry.insert("withheld".to_owned(), Value::Object(withheld));
     Value::Object(entry)
@@ -136,15 +139,33 @@ fn services(list: &ServiceList) -> Value {
         .collect()
 }
 
+fn workloads(workloads: &Workloads) -> Value {
+    let list = workloads.list.iter().map(|workload| {
+        json!({
+            "namespace": workload.info.namespace,
+            "id": workload.info.id,
+            "image": workload.info.image,
+            "pid": workload.info.pid,
+            "status": workload.info.status,
+            "cpu_percent": workload.cpu,
+            "memory_bytes": workload.memory_bytes,
+        })
+    });
+    list.collect()
+}
+
 fn processes(processes: &Processes) -> Value {
     let list = processes.list.iter().map(|process| {
         json!({
             "pid": process.info.pid,
             "ppid": process.info.ppid,
             "state": process.info.state,
+            "user": process.user(),
             "threads": process.info.threads,
             "cpu_percent": process.cpu,
             "cpu_seconds": process.info.cpu_time,
+            "read_bytes_per_second": process.read,
+            "written_bytes_per_second": process.write,
             "resident_bytes": process.info.resident_memory,
             "virtual_bytes": process.info.virtual_memory,
             "command": process.info.command,

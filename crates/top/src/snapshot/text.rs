@@ -15,6 +15,7 @@ pub fn text(app: &App) -> String {
                 mounts(node),
                 network(node),
                 services(node),
+                workloads(node),
                 processes(app, node),
             ];
             let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -132,20 +133,46 @@ fn services(node: &Node) -> String {
     table.to_string()
 }
 
+fn workloads(node: &Node) -> String {
+    let Some(workloads) = node.workloads.known() else {
+        return unavailable("containers", &node.workloads);
+    };
+    if workloads.list.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["NAMESPACE", "CONTAINER", "STATUS", "CPU", "MEMORY"]);
+    for workload in &workloads.list {
+        table.row(vec![
+            workload.info.namespace.clone(),
+            workload.info.id.clone(),
+            workload.info.status.clone(),
+            share(workload.cpu),
+            workload.memory_bytes.map_or_else(|| "-".to_owned(), size),
+        ]);
+    }
+    table.to_string()
+}
+
 fn processes(app: &App, node: &Node) -> String {
     let Some(processes) = node.processes.known() else {
         return unavailable("processes", &node.processes);
     };
-    let mut table = Table::new(&["PID", "S", "THREADS", "CPU", "RESIDENT", "TIME", "COMMAND"]);
+    let header = [
+        "PID", "USER", "S", "THREADS", "CPU", "RESIDENT", "TIME", "READ", "WRITE", "COMMAND",
+    ];
+    let mut table = Table::new(&header);
     let ordered = app.processes.iter();
     for process in ordered.filter_map(|index| processes.list.get(*index)) {
         table.row(vec![
             process.info.pid.to_string(),
+            process.user(),
             process.info.state.clone(),
             process.info.threads.to_string(),
             share(process.cpu),
             size(process.info.resident_memory),
             cpu_time(process.info.cpu_time),
+            rate(process.read),
+            rate(process.write),
             process.command_line(),
         ]);
     }

@@ -18,7 +18,7 @@ const KEYS: [(&str, &str); 14] = [
     ("Home, End, g, G", "first or last"),
     ("c, m, p, n", "sort by CPU, memory, pid, name"),
     ("/", "only processes with a text"),
-    ("Tab", "processes, services, logs"),
+    ("Tab", "processes, containers, logs"),
     ("l", "show or hide the logs"),
     ("[, ]", "another log"),
     ("?", "this help; any key closes it"),

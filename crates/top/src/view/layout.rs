@@ -7,8 +7,11 @@ use crate::screen::{Pane, Screen};
 /// Smaller terminals show one pane only.
 const MIN_WIDTH: u16 = 40;
 const MIN_BODY: u16 = 8;
-/// Minimum width to show services beside the processes.
-const MIN_SERVICES_WIDTH: u16 = 110;
+/// Minimum width to show containers, cells and services beside the processes.
+const MIN_SIDE_WIDTH: u16 = 110;
+
+/// Minimum height of each of two panes above each other.
+const MIN_SIDE_HEIGHT: u16 = 3;
 
 /// Panes of a node's page.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -19,6 +22,7 @@ pub struct Panes {
     pub disks: Rect,
     pub network: Rect,
     pub processes: Rect,
+    pub workloads: Rect,
     pub services: Rect,
     pub logs: Rect,
     pub footer: Rect,
@@ -54,11 +58,23 @@ impl Panes {
                 return panes;
             }
         }
-        if lower.width >= MIN_SERVICES_WIDTH {
+        let focus = screen.focus;
+        // Nothing beside the processes is better than an empty pane.
+        let workloads = screen.has_workloads || focus == Pane::Workloads;
+        let services = screen.has_services || focus == Pane::Services;
+        if lower.width >= MIN_SIDE_WIDTH && (workloads || services) {
             let (left, right) = cut_left(lower, lower.width - (lower.width / 3).min(56));
             panes.processes = left;
-            panes.services = right;
-        } else if screen.focus == Pane::Services {
+            match (workloads, services) {
+                (true, true) if right.height >= 2 * MIN_SIDE_HEIGHT => {
+                    (panes.workloads, panes.services) = cut_top(right, right.height.div_ceil(2));
+                }
+                (true, _) if focus != Pane::Services => panes.workloads = right,
+                _ => panes.services = right,
+            }
+        } else if focus == Pane::Workloads {
+            panes.workloads = lower;
+        } else if focus == Pane::Services {
             panes.services = lower;
         } else {
             panes.processes = lower;
@@ -69,6 +85,10 @@ impl Panes {
     /// Returns the visible rows below the title and the column names.
     pub fn process_rows(&self) -> usize {
         self.processes.height.saturating_sub(2).into()
+    }
+
+    pub fn workload_rows(&self) -> usize {
+        self.workloads.height.saturating_sub(1).into()
     }
 
     pub fn service_rows(&self) -> usize {
@@ -152,8 +172,14 @@ mod tests {
     fn a_small_terminal_shows_processes_and_a_large_one_every_pane() {
         let small = Panes::arrange(&Screen::new(80, 24, 1));
         assert_eq!((small.process_rows(), small.services.area()), (11, 0));
-        let large = Panes::arrange(&Screen::new(200, 60, 1));
-        for pane in [large.processes, large.services, large.logs, large.disks] {
+        let mut screen = Screen::new(200, 60, 1);
+        let alone = Panes::arrange(&screen);
+        assert_eq!(alone.processes.width, 200, "nothing else to show");
+        screen.has_workloads = true;
+        screen.has_services = true;
+        let large = Panes::arrange(&screen);
+        let side = [large.workloads, large.services];
+        for pane in [large.processes, side[0], side[1], large.logs, large.disks] {
             assert!(pane.area() > 0, "{large:?}");
         }
         assert!(large.process_rows() >= 15);
@@ -161,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_focused_pane_is_always_visible() {
-        for focus in [Pane::Processes, Pane::Services, Pane::Logs] {
+        for focus in [Pane::Processes, Pane::Workloads, Pane::Services, Pane::Logs] {
             for (width, height) in [(20, 5), (80, 10), (80, 24), (200, 60)] {
                 let mut screen = Screen::new(width, height, 1);
                 if !screen.shows_logs() {
@@ -171,6 +197,7 @@ mod tests {
                 let panes = Panes::arrange(&screen);
                 let pane = match focus {
                     Pane::Processes => panes.processes,
+                    Pane::Workloads => panes.workloads,
                     Pane::Services => panes.services,
                     Pane::Logs => panes.logs,
                 };
@@ -185,17 +212,23 @@ mod tests {
             width in 0..300_u16,
             height in 0..100_u16,
             logs: bool,
-            focus in prop::sample::select(vec![Pane::Processes, Pane::Services, Pane::Logs]),
+            has_workloads: bool,
+            has_services: bool,
+            focus in prop::sample::select(vec![
+                Pane::Processes, Pane::Workloads, Pane::Services, Pane::Logs,
+            ]),
         ) {
             let mut screen = Screen::new(width, height, 1);
             if logs {
                 screen.toggle_logs();
             }
             screen.focus = focus;
+            screen.has_workloads = has_workloads;
+            screen.has_services = has_services;
             let panes = Panes::arrange(&screen);
             let all = [
                 panes.header, panes.cpu, panes.memory, panes.disks, panes.network,
-                panes.processes, panes.services, panes.logs, panes.footer,
+                panes.processes, panes.workloads, panes.services, panes.logs, panes.footer,
             ];
             let terminal = Rect::new(0, 0, width, height);
             for (index, pane) in all.iter().enumerate() {

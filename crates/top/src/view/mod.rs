@@ -12,6 +12,7 @@ mod processes;
 mod services;
 mod theme;
 mod widgets;
+mod workloads;
 
 #[cfg(test)]
 mod tests;
@@ -70,6 +71,7 @@ impl View<'_> {
         self.disks(frame, panes.disks, node);
         self.network(frame, panes.network, node);
         self.processes(frame, panes.processes, node);
+        self.workloads(frame, panes.workloads, node);
         self.services(frame, panes.services, node);
         self.logs(frame, panes.logs);
         self.footer(frame, panes.footer);

@@ -5,12 +5,15 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::View;
-use super::widgets::{percent, row, titled};
+use super::widgets::{percent, rate, row, titled};
 use crate::keys::Mode;
 use crate::model::{Node, Process};
 use crate::rates::percent_of;
 use crate::screen::{Pane, Sort};
 use mainstay_client::format::{cpu_time, printable, size};
+
+/// Longer names are cut.
+const USER_WIDTH: usize = 8;
 
 /// A column: name, width, minimum pane width, and the sort order it shows.
 struct Column {
@@ -21,13 +24,23 @@ struct Column {
     text: fn(&Process, u64) -> String,
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 10] = [
     Column {
         name: "PID",
         width: 7,
         min_pane_width: 0,
         sort: Some(Sort::Pid),
         text: |process, _| process.info.pid.to_string(),
+    },
+    Column {
+        name: "USER",
+        width: USER_WIDTH,
+        min_pane_width: 80,
+        sort: None,
+        text: |process, _| {
+            let user: String = process.user().chars().take(USER_WIDTH).collect();
+            printable(&user)
+        },
     },
     Column {
         name: "S",
@@ -75,6 +88,20 @@ const COLUMNS: [Column; 7] = [
         min_pane_width: 62,
         sort: None,
         text: |process, _| cpu_time(process.info.cpu_time),
+    },
+    Column {
+        name: "READ",
+        width: 10,
+        min_pane_width: 96,
+        sort: None,
+        text: |process, _| rate(process.read),
+    },
+    Column {
+        name: "WRITE",
+        width: 10,
+        min_pane_width: 96,
+        sort: None,
+        text: |process, _| rate(process.write),
     },
 ];
 
