@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use mainstay_client::Options;
 
@@ -46,6 +48,64 @@ fn after_help() -> String {
         Exit codes:\n  {}",
         codes.collect::<Vec<_>>().join(",\n  ")
     )
+}
+
+/// Parses the command line of this process.
+pub fn parse() -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches()?;
+    check_ignored(&matches)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
+}
+
+/// Fails for a global option without effect on the command: an option that is silently ignored is a
+/// wrong answer.
+fn check_ignored(root: &ArgMatches) -> Result<(), clap::Error> {
+    let mut path = Vec::new();
+    let mut matches = root;
+    while let Some((name, below)) = matches.subcommand() {
+        path.push(name);
+        matches = below;
+    }
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let connection = ["nodes", "endpoints", "context", "timeout"].as_slice();
+    let ignored: &[&str] = match path.as_slice() {
+        ["serve" | "completion" | "man"] => &[
+            "nodes",
+            "endpoints",
+            "context",
+            "timeout",
+            "client_config",
+            "output",
+        ],
+        ["config", "list"] => connection,
+        ["config", "info"] => &["nodes", "endpoints", "timeout"],
+        ["config", "add"] => &["context", "timeout", "output"],
+        ["config", _] => &["nodes", "endpoints", "context", "timeout", "output"],
+        ["pki", "client"] => &["nodes", "context", "timeout", "client_config", "output"],
+        ["pki", "show"] => &["nodes", "endpoints", "context", "timeout", "client_config"],
+        ["pki", _] => &[
+            "nodes",
+            "endpoints",
+            "context",
+            "timeout",
+            "client_config",
+            "output",
+        ],
+        ["cat" | "cp" | "run"] => &["output"],
+        ["version"] if matches.get_flag("client") => connection,
+        _ => &[],
+    };
+    let Some(id) = ignored.iter().find(|id| given(id)) else {
+        return Ok(());
+    };
+    let command = path.join(" ");
+    Err(Cli::command().error(
+        ErrorKind::ArgumentConflict,
+        format!(
+            "--{} has no effect on mainstay {command}",
+            id.replace('_', "-")
+        ),
+    ))
 }
 
 /// Options of every command that calls a node.

@@ -7,14 +7,18 @@ use std::time::Duration;
 
 use mainstay_api::Reply;
 use mainstay_api::common::Metadata;
+use mainstay_client::format::Table;
 use mainstay_client::{Answer, Client, Error, Machine, NodeError, Replies};
 use tonic::{Request, Response, Status};
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Outcome, print_error, warn};
+use crate::output;
 
 pub struct Connection {
     client: Client,
+    /// The command line names nodes.
+    named: bool,
     failed: Mutex<Vec<FailedNode>>,
 }
 
@@ -35,6 +39,7 @@ impl Connection {
     pub async fn open(global: &Global) -> Outcome<Self> {
         Ok(Self {
             client: Client::connect(&global.options(), warn).await?,
+            named: !global.nodes.is_empty(),
             failed: Mutex::default(),
         })
     }
@@ -135,6 +140,27 @@ impl Connection {
             warn(&format!("{prefix}{}", metadata.error));
         }
         metadata.status.is_some()
+    }
+
+    /// Prints a table; the column `NODE` only if nodes were asked for or several are called.
+    pub fn print_table(&self, table: Table) -> Outcome {
+        let table = match self.shows_nodes() {
+            true => table,
+            false => table.without_node(),
+        };
+        output::print(&table.to_string())
+    }
+
+    /// Returns `NODE: ` for a message about a node if nodes were asked for or several are called.
+    pub fn message_prefix(&self, node: &str) -> String {
+        match self.shows_nodes() {
+            true => format!("{node}: "),
+            false => String::new(),
+        }
+    }
+
+    fn shows_nodes(&self) -> bool {
+        self.named || self.has_many_nodes()
     }
 
     /// Returns `NODE: ` when lines come from several nodes.

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 pub const CONFIG: &str = "MAINSTAY_CONFIG";
 pub const CONTEXT: &str = "MAINSTAY_CONTEXT";
 pub const STATE: &str = "MAINSTAY_STATE";
+/// Shell for which a completion script asks; not for people.
+pub const COMPLETE: &str = "MAINSTAY_COMPLETE";
 
 /// Every variable that the client commands read; `docs/cli.md` describes them.
 #[cfg(test)]
-pub const VARIABLES: [&str; 9] = [
+pub const VARIABLES: [&str; 10] = [
+    COMPLETE,
     CONFIG,
     CONTEXT,
     STATE,

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use mainstay_client::format::{printable, printable_lines};
 use mainstay_client::{ErrorKind, NodeError, chain};
 use tonic::Status;
 
@@ -181,6 +182,8 @@ pub fn warn(message: &str) {
 
 fn print_labelled(label: &str, colour: AnsiColor, message: &str) {
     let style = Style::new().bold().fg_color(Some(colour.into()));
+    // A message may quote a node; its control characters must not reach the terminal.
+    let message = printable_lines(message);
     anstream::eprintln!("{style}{label}:{style:#} {message}");
 }
 
@@ -208,6 +211,10 @@ impl From<mainstay_client::Error> for Failure {
 impl From<&mainstay_client::Error> for Failure {
     fn from(error: &mainstay_client::Error) -> Self {
         let mut message = chain(error);
+        if matches!(error, mainstay_client::Error::Status { .. }) {
+            // The node wrote it: on one line it cannot pass for other lines of this command.
+            message = printable(&message);
+        }
         if let Some(remedy) = remedy(error) {
             message = format!("{message}; {remedy}");
         }

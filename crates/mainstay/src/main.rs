@@ -3,6 +3,7 @@
 mod build_info;
 mod cli;
 mod commands;
+mod completion;
 mod connection;
 #[cfg(test)]
 mod documentation;
@@ -12,7 +13,7 @@ mod output;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::CommandFactory;
 use failure::Exit;
 
 fn main() -> ExitCode {
@@ -29,7 +30,15 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         };
     }
-    let cli = match cli::Cli::try_parse() {
+    if let Some(exit) = completion::answer() {
+        return exit;
+    }
+    // Without arguments there is nothing to be wrong with: the help is the answer.
+    if std::env::args_os().len() < 2 {
+        let _ = cli::Cli::command().print_help();
+        return ExitCode::SUCCESS;
+    }
+    let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are printed to stdout and succeed.

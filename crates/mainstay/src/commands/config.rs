@@ -7,7 +7,7 @@ use mainstay_identity::{CertificateInfo, ClientConfig, Context, PrivateKeyPem, R
 use serde_json::{Value, json};
 
 use crate::cli::{Format, Global};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome, warn};
 use crate::output;
 use mainstay_client::format::Table;
 use mainstay_client::{chain, config_path, load_config, user_config_path};
@@ -21,7 +21,10 @@ use mainstay_client::{chain, config_path, load_config, user_config_path};
     mainstay config info")]
 pub enum Config {
     /// List the contexts
-    #[command(after_help = "Examples:\n  mainstay config list\n  mainstay config list -o json")]
+    #[command(
+        visible_alias = "contexts",
+        after_help = "Examples:\n  mainstay config list\n  mainstay config list -o json"
+    )]
     List,
     /// Set the current context
     #[command(after_help = "Examples:\n  mainstay config use node1")]
@@ -126,6 +129,11 @@ fn add(global: &Global, name: String, context: Context) -> Outcome {
     if name.is_empty() {
         return Err(Failure::usage("the name of a context cannot be empty"));
     }
+    if context.socket.is_some() && !context.endpoints.is_empty() {
+        return Err(Failure::usage(
+            "a context with --socket has no endpoints; omit either --socket or -e",
+        ));
+    }
     if context.socket.is_none() && context.endpoints.is_empty() {
         return Err(Failure::usage(
             "context has no endpoint; name one with -e HOST or --socket PATH",
@@ -146,7 +154,16 @@ fn add(global: &Global, name: String, context: Context) -> Outcome {
 }
 
 fn merge(global: &Global, file: &Path) -> Outcome {
-    let other = load_config(file)?;
+    // Often the output of `pki client`, written by a shell: with the mode of any other file.
+    let (other, open) =
+        ClientConfig::load_shared(file).map_err(mainstay_client::Error::ClientConfig)?;
+    if let Some(mode) = open {
+        warn(&format!(
+            "{} has a private key and can be read by others (mode {mode:04o}); remove it when it is \
+             merged",
+            file.display()
+        ));
+    }
     let count = other.contexts.len();
     change(global, |config| {
         let current = other.context.clone();

@@ -12,7 +12,7 @@ use mainstay_client::Answer;
 use mainstay_client::format::Table;
 
 /// containerd namespace of Kubernetes.
-pub(super) const KUBERNETES: &str = "k8s.io";
+pub const KUBERNETES: &str = "k8s.io";
 
 /// List containers, exited ones included
 #[derive(Debug, Args)]
@@ -71,14 +71,14 @@ impl Containers {
             })
             .await?;
         match global.output {
-            Format::Table => output::print(&table(answers))?,
+            Format::Table => client.print_table(table(answers))?,
             format => output::print_answers(format, "os.Container", &answers)?,
         }
         client.finish()
     }
 }
 
-fn table(answers: Vec<Answer<Container>>) -> String {
+fn table(answers: Vec<Answer<Container>>) -> Table {
     let mut table = Table::new(&["NODE", "NAMESPACE", "ID", "IMAGE", "PID", "STATUS"]);
     for Answer { node, message } in answers {
         for container in message.containers {
@@ -92,5 +92,5 @@ fn table(answers: Vec<Answer<Container>>) -> String {
             ]);
         }
     }
-    table.to_string()
+    table
 }

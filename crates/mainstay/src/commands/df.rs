@@ -18,7 +18,7 @@ use mainstay_paths::escape_wire;
 /// available, and percentages are rounded up.
 #[derive(Debug, Args)]
 #[command(
-    visible_alias = "mounts",
+    visible_aliases = ["mounts", "diskfree"],
     after_help = "Examples:\n  \
     mainstay df\n  \
     mainstay df -i                        inodes\n  \
@@ -51,13 +51,13 @@ impl Df {
                 .retain(|stat| self.all || !is_hidden(stat));
         }
         match global.output {
-            Format::Table => output::print(&self.table(answers))?,
+            Format::Table => client.print_table(self.table(answers))?,
             format => output::print_answers(format, "machine.Mounts", &answers)?,
         }
         client.finish()
     }
 
-    fn table(&self, answers: Vec<Answer<Mounts>>) -> String {
+    fn table(&self, answers: Vec<Answer<Mounts>>) -> Table {
         let titles = match self.inodes {
             false => ["SIZE", "USED", "AVAILABLE", "USE"],
             true => ["INODES", "USED", "FREE", "USE"],
@@ -77,7 +77,7 @@ impl Df {
                 table.row(row);
             }
         }
-        table.to_string()
+        table
     }
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::event;
 use mainstay_api::machine::{Event, EventsRequest, ServiceStateEvent};
-use mainstay_client::format::{json_of_bytes, local_time};
+use mainstay_client::format::{json_of_bytes, local_time, printable};
 use mainstay_journal::EventId;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ impl EventLine {
     fn line(&self) -> String {
         let time = self.time.map_or_else(|| "-".to_owned(), local_time);
         let kind = self.kind.rsplit('.').next().unwrap_or(&self.kind);
-        format!("{time}  {kind:<18} {}", self.summary)
+        printable(&format!("{time}  {kind:<18} {}", self.summary))
     }
 
     fn value(&self, node: &str) -> Value {

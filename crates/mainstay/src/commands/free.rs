@@ -8,7 +8,7 @@ use crate::cli::{Format, Global};
 use crate::failure::Outcome;
 use crate::output;
 use mainstay_client::Answer;
-use mainstay_client::format::{Table, size};
+use mainstay_client::format::{Table, size, to_json};
 
 /// Show memory and swap
 #[derive(Debug, Args)]
@@ -16,9 +16,14 @@ use mainstay_client::format::{Table, size};
     visible_alias = "memory",
     after_help = "Examples:\n  \
     mainstay free\n  \
+    mainstay free -v                                          all values of /proc/meminfo\n  \
     mainstay free -o json | jq '.[0].meminfo.memavailable'    # KiB, as the kernel prints it"
 )]
-pub struct Free {}
+pub struct Free {
+    /// Show all values of /proc/meminfo, with their names in JSON
+    #[arg(short, long)]
+    verbose: bool,
+}
 
 impl Free {
     pub async fn run(self, global: &Global) -> Outcome {
@@ -29,14 +34,32 @@ impl Free {
             })
             .await?;
         match global.output {
-            Format::Table => output::print(&table(&answers))?,
+            Format::Table if self.verbose => client.print_table(verbose_table(&answers))?,
+            Format::Table => client.print_table(table(&answers))?,
             format => output::print_answers(format, "os.Memory", &answers)?,
         }
         client.finish()
     }
 }
 
-fn table(answers: &[Answer<Memory>]) -> String {
+fn verbose_table(answers: &[Answer<Memory>]) -> Table {
+    let mut table = Table::new(&["NODE", "NAME", "VALUE"]);
+    for Answer { node, message } in answers {
+        let info = to_json("os.MemInfo", &message.meminfo.unwrap_or_default());
+        for (name, value) in info.as_object().into_iter().flatten() {
+            let number = value.as_u64().unwrap_or_default();
+            let is_count = name.starts_with("hugepages") && name != "hugepagesize";
+            let value = match is_count {
+                true => number.to_string(),
+                false => format!("{number} KiB"),
+            };
+            table.row(vec![node.clone(), name.clone(), value]);
+        }
+    }
+    table
+}
+
+fn table(answers: &[Answer<Memory>]) -> Table {
     let header = [
         "NODE",
         "",
@@ -71,5 +94,5 @@ fn table(answers: &[Answer<Memory>]) -> String {
             kib(info.swapfree),
         ]);
     }
-    table.to_string()
+    table
 }

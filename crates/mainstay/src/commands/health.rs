@@ -39,7 +39,7 @@ impl Health {
             })
             .collect();
         match global.output {
-            Format::Table => output::print(&table(&service, &statuses))?,
+            Format::Table => client.print_table(table(&service, &statuses))?,
             // Without -n there is one node, so no list.
             format if client.nodes().is_empty() => {
                 for row in &rows {
@@ -85,7 +85,7 @@ async fn check(client: &Connection, service: &str) -> Outcome<Vec<(String, Servi
         .collect())
 }
 
-fn table(service: &str, statuses: &[(String, ServingStatus)]) -> String {
+fn table(service: &str, statuses: &[(String, ServingStatus)]) -> Table {
     let service = match service {
         "" => "(node)",
         service => service,
@@ -98,5 +98,5 @@ fn table(service: &str, statuses: &[(String, ServingStatus)]) -> String {
             status.as_str_name().to_owned(),
         ]);
     }
-    table.to_string()
+    table
 }

@@ -5,8 +5,8 @@ use mainstay_api::machine::{FileInfo, ListRequest};
 
 use super::connect;
 use super::streams::{node_path, print_entries};
-use crate::cli::Global;
-use crate::failure::Outcome;
+use crate::cli::{Format, Global};
+use crate::failure::{Failure, Outcome};
 use mainstay_client::format::local_time;
 use mainstay_paths::escape_wire;
 
@@ -15,11 +15,14 @@ use mainstay_paths::escape_wire;
 /// Bytes of a name that are not UTF-8 and characters that a terminal does not show are printed as
 /// \xHH, and a backslash before such a text as \x5c. All commands accept names in this form.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    visible_alias = "list",
+    after_help = "Examples:\n  \
     mainstay ls /etc\n  \
     mainstay ls -l /var/log\n  \
     mainstay ls -lR --depth 2 /etc\n  \
-    mainstay ls -R / -o json | jq 'select(.size > 1e9) | .name'")]
+    mainstay ls -R / -o json | jq 'select(.size > 1e9) | .name'"
+)]
 pub struct Ls {
     /// Absolute path
     #[arg(default_value = "/", value_parser = node_path())]
@@ -34,7 +37,7 @@ pub struct Ls {
     recursive: bool,
 
     /// With -R, list at most N levels; 0 for unlimited
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "N", requires = "recursive", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     depth: i32,
 
     /// Include extended attributes (with -o json or yaml)
@@ -44,6 +47,11 @@ pub struct Ls {
 
 impl Ls {
     pub async fn run(self, global: &Global) -> Outcome {
+        if self.xattrs && global.output == Format::Table {
+            return Err(Failure::usage(
+                "the table has no extended attributes; --xattrs needs -o json or -o yaml",
+            ));
+        }
         let client = connect(global).await?;
         let mut machine = client.machine();
         let request = ListRequest {

@@ -95,7 +95,7 @@ impl Netstat {
                         table.row(self.row(&node, record));
                     }
                 }
-                output::print(&table.to_string())?;
+                client.print_table(table)?;
             }
             format => output::print_answers(format, "machine.Netstat", &answers)?,
         }

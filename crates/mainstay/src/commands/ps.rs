@@ -62,7 +62,7 @@ impl Ps {
             ticks.tick().await;
             if global.output == Format::Table && std::io::stdout().is_terminal() {
                 // Cursor home, then clear below: no flicker.
-                output::print("\x1b[H\x1b[J")?;
+                output::print_raw("\x1b[H\x1b[J")?;
             }
             match self.show(&client, global).await {
                 // A node that does not answer now may answer in the next round.
@@ -82,7 +82,10 @@ impl Ps {
             self.arrange(&mut answer.message.processes);
         }
         match global.output {
-            Format::Table => output::print(&table(&answers))?,
+            Format::Table => client.print_table(match output::terminal_width() {
+                Some(width) => table(&answers).cut_to(width),
+                None => table(&answers),
+            })?,
             format => output::print_answers(format, "os.Process", &answers)?,
         }
         client.finish()
@@ -105,9 +108,10 @@ impl Ps {
     }
 }
 
-fn table(answers: &[Answer<Process>]) -> String {
+fn table(answers: &[Answer<Process>]) -> Table {
     let header = [
-        "NODE", "PID", "PPID", "S", "THREADS", "CPU", "VIRTUAL", "RESIDENT", "COMMAND",
+        "NODE", "PID", "PPID", "USER", "S", "THREADS", "%CPU", "TIME", "VIRTUAL", "RESIDENT",
+        "COMMAND",
     ];
     let mut table = Table::new(&header);
     for answer in answers {
@@ -121,8 +125,10 @@ fn table(answers: &[Answer<Process>]) -> String {
                 answer.node.clone(),
                 process.pid.to_string(),
                 process.ppid.to_string(),
+                user(process),
                 process.state.clone(),
                 process.threads.to_string(),
+                cpu_percent(process),
                 cpu_time(process.cpu_time),
                 size(process.virtual_memory),
                 size(process.resident_memory),
@@ -130,5 +136,23 @@ fn table(answers: &[Answer<Process>]) -> String {
             ]);
         }
     }
-    table.to_string()
+    table
+}
+
+/// Returns the name of the user, else the UID.
+fn user(process: &ProcessInfo) -> String {
+    match (process.user.as_str(), process.uid) {
+        ("", Some(uid)) => uid.to_string(),
+        ("", None) => "-".to_owned(),
+        (name, _) => name.to_owned(),
+    }
+}
+
+/// Returns the CPU time in percent of the time since the start, as ps(1) does.
+fn cpu_percent(process: &ProcessInfo) -> String {
+    // Nodes of earlier versions do not send it.
+    if process.elapsed_time <= 0.0 {
+        return "-".to_owned();
+    }
+    format!("{:.1}", 100.0 * process.cpu_time / process.elapsed_time)
 }

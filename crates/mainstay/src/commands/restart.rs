@@ -50,7 +50,8 @@ impl Restart {
             .await?;
         if global.output == Format::Table {
             for Answer { node, .. } in &answers {
-                output::print(&format!("{node}: {}\n", self.done()))?;
+                let prefix = client.message_prefix(node);
+                output::print(&format!("{prefix}{}\n", self.done()))?;
             }
         } else {
             output::print_answers(global.output, "os.Restart", &answers)?;

@@ -39,14 +39,14 @@ impl Stats {
             })
             .await?;
         match global.output {
-            Format::Table => output::print(&table(answers))?,
+            Format::Table => client.print_table(table(answers))?,
             format => output::print_answers(format, "os.Stats", &answers)?,
         }
         client.finish()
     }
 }
 
-fn table(answers: Vec<Answer<NodeStats>>) -> String {
+fn table(answers: Vec<Answer<NodeStats>>) -> Table {
     let mut table = Table::new(&["NODE", "NAMESPACE", "ID", "MEMORY", "CPU"]);
     for Answer { node, message } in answers {
         for stat in message.stats {
@@ -59,5 +59,5 @@ fn table(answers: Vec<Answer<NodeStats>>) -> String {
             ]);
         }
     }
-    table.to_string()
+    table
 }

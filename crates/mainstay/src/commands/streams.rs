@@ -1,6 +1,6 @@
 //! Output shared by several commands: text, and entries of file trees, of all nodes as they come.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::builder::TypedValueParser;
@@ -44,7 +44,8 @@ pub(super) async fn print_text(
     format: Format,
     mut stream: Streaming<Data>,
 ) -> Outcome {
-    let mut lines = NodeLines::new(format, client.has_many_nodes());
+    let terminal = std::io::stdout().is_terminal();
+    let mut lines = NodeLines::new(format, client.has_many_nodes(), terminal);
     let mut out = std::io::stdout().lock();
     while let Some(data) = stream.next().await {
         let data = data?;
@@ -99,7 +100,7 @@ pub(super) async fn print_entries<E: Entry>(
             continue;
         }
         let node = client.node_name(entry.metadata());
-        let before = client.line_prefix(&node);
+        let before = printable(&client.line_prefix(&node));
         if !entry.error().is_empty() {
             let path = escape_wire(entry.path());
             warn(&format!("{before}{path}: {}", entry.error()));

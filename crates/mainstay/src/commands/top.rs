@@ -12,12 +12,15 @@ use crate::output;
 
 /// Show a live view: CPUs, memory, disks, network, processes, services, logs
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    visible_alias = "dashboard",
+    after_help = "Examples:\n  \
     mainstay top                            the node of the current context\n  \
     mainstay top -n node1,node2,node3       one row per node; Enter opens one\n  \
     mainstay top --once                     one snapshot, for a pipe\n  \
     mainstay top --once -o json | jq '.[].cpu.total.busy_percent'\n\n\
-    Keys: ? shows them all, q quits")]
+    Keys: ? shows them all, q quits"
+)]
 pub struct Top {
     /// Poll every TIME, from 100ms to 1h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]

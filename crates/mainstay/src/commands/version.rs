@@ -13,16 +13,24 @@ use mainstay_client::Answer;
 use mainstay_client::format::Table;
 use mainstay_client::format::to_json;
 
+/// Name of the row of this command.
+const THIS_COMMAND: &str = "(this command)";
+
 /// Show the versions of this command and of the node
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay version\n  \
     mainstay version --client\n  \
+    mainstay version --short\n  \
     mainstay version -o json | jq -r '.server[0].version.tag'")]
 pub struct Version {
     /// Show only the version of this command; call no node
     #[arg(long)]
     client: bool,
+
+    /// Show only the tags
+    #[arg(long)]
+    short: bool,
 }
 
 impl Version {
@@ -49,6 +57,7 @@ impl Version {
             servers
         };
         match global.output {
+            Format::Table if self.short => output::print(&short_table(&own, &servers))?,
             Format::Table => output::print(&table(&own, &servers))?,
             format => {
                 let servers: Vec<_> = servers
@@ -70,11 +79,22 @@ impl Version {
     }
 }
 
+fn short_table(own: &serde_json::Value, servers: &[Answer<NodeVersion>]) -> String {
+    let mut table = Table::new(&["NODE", "TAG"]);
+    let tag = own["tag"].as_str().unwrap_or_default();
+    table.row(vec![THIS_COMMAND.to_owned(), tag.to_owned()]);
+    for Answer { node, message } in servers {
+        let version = message.version.clone().unwrap_or_default();
+        table.row(vec![node.clone(), version.tag]);
+    }
+    table.to_string()
+}
+
 fn table(own: &serde_json::Value, servers: &[Answer<NodeVersion>]) -> String {
     let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
     let mut table = Table::new(&["NODE", "TAG", "SHA", "BUILT", "OS/ARCH", "PLATFORM", "MODE"]);
     table.row(vec![
-        "(this command)".to_owned(),
+        THIS_COMMAND.to_owned(),
         text("tag"),
         text("sha"),
         text("built"),

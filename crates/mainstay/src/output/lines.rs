@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use mainstay_client::format::{TerminalFilter, printable};
+
 use serde_json::json;
 
 use super::item;
@@ -10,26 +12,31 @@ use crate::cli::Format;
 use crate::failure::Outcome;
 
 /// Writes the bytes of one node as they come. Of several nodes it writes whole lines, prefixed with
-/// the node; in JSON and YAML each line is an object.
+/// the node; in JSON and YAML each line is an object. A terminal gets no control characters.
 #[derive(Debug)]
 pub struct NodeLines {
     format: Format,
     several: bool,
+    filter: Option<TerminalFilter>,
     unfinished: HashMap<String, Vec<u8>>,
 }
 
 impl NodeLines {
-    pub fn new(format: Format, several: bool) -> Self {
+    pub fn new(format: Format, several: bool, terminal: bool) -> Self {
         Self {
             format,
             several,
+            filter: terminal.then(TerminalFilter::default),
             unfinished: HashMap::new(),
         }
     }
 
     pub fn write(&mut self, out: &mut impl Write, node: &str, bytes: &[u8]) -> Outcome {
         if self.format == Format::Table && !self.several {
-            return Ok(out.write_all(bytes)?);
+            return match &mut self.filter {
+                Some(filter) => Ok(out.write_all(filter.filter(bytes).as_bytes())?),
+                None => Ok(out.write_all(bytes)?),
+            };
         }
         let mut text = self.unfinished.remove(node).unwrap_or_default();
         text.extend_from_slice(bytes);
@@ -54,15 +61,24 @@ impl NodeLines {
         for (node, line) in rest {
             self.line(out, &node, &line)?;
         }
+        if let Some(filter) = &mut self.filter {
+            out.write_all(filter.finish().as_bytes())?;
+        }
         Ok(out.flush()?)
     }
 
     fn line(&self, out: &mut impl Write, node: &str, line: &[u8]) -> Outcome {
         match self.format {
             Format::Table => {
-                out.write_all(node.as_bytes())?;
+                out.write_all(printable(node).as_bytes())?;
                 out.write_all(b": ")?;
-                out.write_all(line)?;
+                if self.filter.is_some() {
+                    let mut whole = TerminalFilter::default();
+                    out.write_all(whole.filter(line).as_bytes())?;
+                    out.write_all(whole.finish().as_bytes())?;
+                } else {
+                    out.write_all(line)?;
+                }
                 out.write_all(b"\n")?;
             }
             format => {
@@ -80,8 +96,17 @@ mod tests {
     use super::*;
 
     fn written(format: Format, several: bool, chunks: &[(&str, &str)]) -> String {
+        written_to(format, several, false, chunks)
+    }
+
+    fn written_to(
+        format: Format,
+        several: bool,
+        terminal: bool,
+        chunks: &[(&str, &str)],
+    ) -> String {
         let mut out = Vec::new();
-        let mut lines = NodeLines::new(format, several);
+        let mut lines = NodeLines::new(format, several, terminal);
         for (node, chunk) in chunks {
             lines.write(&mut out, node, chunk.as_bytes()).unwrap();
         }
@@ -104,6 +129,18 @@ mod tests {
         assert_eq!(
             written(Format::Table, false, &chunks),
             "one\ntwo\n\nthree\nend"
+        );
+    }
+
+    #[test]
+    fn a_terminal_gets_no_control_sequences() {
+        let chunks = [("a\x1b", "\x1b[2"), ("a\x1b", "Jx\ty\n\u{9b}2J")];
+        let shown = |several| written_to(Format::Table, several, true, &chunks);
+        assert_eq!(shown(false), "?[2Jx\ty\n?2J");
+        assert_eq!(shown(true), "a?: ?[2Jx\ty\na?: ?2J\n");
+        assert_eq!(
+            written(Format::Table, false, &chunks),
+            "\x1b[2Jx\ty\n\u{9b}2J"
         );
     }
 

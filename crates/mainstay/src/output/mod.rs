@@ -2,7 +2,7 @@
 
 mod lines;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use mainstay_client::{Answer, format};
 use prost::Message;
@@ -13,8 +13,16 @@ use crate::failure::{Exit, Failure, Outcome};
 
 pub use lines::NodeLines;
 
-/// Writes text to stdout.
+/// Writes text to stdout, without control characters if that is a terminal.
 pub fn print(text: &str) -> Outcome {
+    if std::io::stdout().is_terminal() {
+        return print_raw(&format::printable_lines(text));
+    }
+    print_raw(text)
+}
+
+/// Writes text to stdout as it is: control sequences of this command, or credentials.
+pub fn print_raw(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
@@ -24,8 +32,15 @@ pub fn print(text: &str) -> Outcome {
 pub fn print_document(format: Format, value: &Value) -> Outcome {
     match format {
         Format::Yaml => print(&yaml(value)?),
-        Format::Json | Format::Table => print(&format!("{value:#}\n")),
+        Format::Json | Format::Table => print(&json(&format!("{value:#}\n"))),
     }
+}
+
+/// Returns the width of the terminal on stdout; `None` if there is none.
+pub fn terminal_width() -> Option<usize> {
+    let out = std::io::stdout();
+    let size = rustix::termios::tcgetwinsize(&out).ok()?;
+    (out.is_terminal() && size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// Prints the answers of several nodes as a list of objects with a `node` field.
@@ -54,8 +69,15 @@ pub fn print_item(format: Format, value: &Value) -> Outcome {
 pub fn item(format: Format, value: &Value) -> Outcome<String> {
     Ok(match format {
         Format::Yaml => format!("---\n{}", yaml(value)?),
-        Format::Json | Format::Table => format!("{value}\n"),
+        Format::Json | Format::Table => json(&format!("{value}\n")),
     })
+}
+
+fn json(text: &str) -> String {
+    match std::io::stdout().is_terminal() {
+        true => format::json_for_terminal(text),
+        false => text.to_owned(),
+    }
 }
 
 fn yaml(value: &Value) -> Outcome<String> {
@@ -63,6 +85,9 @@ fn yaml(value: &Value) -> Outcome<String> {
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write YAML: {error}")))?;
     if !text.ends_with('\n') {
         text.push('\n');
+    }
+    if std::io::stdout().is_terminal() {
+        text = format::printable_lines(&text);
     }
     Ok(text)
 }

@@ -39,7 +39,8 @@ impl Allocate {
         if global.output == Format::Table {
             for answer in &answers {
                 let cell = &answer.message.cell_name;
-                output::print(&format!("{}: cell {cell:?} allocated\n", answer.node))?;
+                let prefix = client.message_prefix(&answer.node);
+                output::print(&format!("{prefix}cell {cell:?} allocated\n"))?;
             }
         } else {
             output::print_answers(global.output, "runtime.AllocateCellResponse", &answers)?;

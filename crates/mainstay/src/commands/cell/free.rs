@@ -38,7 +38,8 @@ impl CellFree {
             let outcome = answers.await.and_then(|answers| {
                 for answer in answers {
                     if global.output == Format::Table {
-                        output::print(&format!("{}: cell {cell:?} freed\n", answer.node))?;
+                        let prefix = client.message_prefix(&answer.node);
+                        output::print(&format!("{prefix}cell {cell:?} freed\n"))?;
                     }
                     freed.push(json!({ "node": answer.node, "cell": cell }));
                 }

@@ -46,14 +46,14 @@ impl List {
             })
             .await?;
         match global.output {
-            Format::Table => output::print(&table(answers, Timestamp::now()))?,
+            Format::Table => client.print_table(table(answers, Timestamp::now()))?,
             format => output::print_answers(format, "runtime.ListCellsResponse", &answers)?,
         }
         client.finish()
     }
 }
 
-fn table(answers: Vec<Answer<ListCellsResponse>>, now: Timestamp) -> String {
+fn table(answers: Vec<Answer<ListCellsResponse>>, now: Timestamp) -> Table {
     let mut table = Table::new(&[
         "NODE",
         "CELL",
@@ -75,7 +75,7 @@ fn table(answers: Vec<Answer<ListCellsResponse>>, now: Timestamp) -> String {
             to_show.extend(status.children.into_iter().rev());
         }
     }
-    table.to_string()
+    table
 }
 
 fn rows(node: &str, status: &CellStatus, now: Timestamp) -> Vec<Vec<String>> {

@@ -44,9 +44,9 @@ impl Start {
             .await?;
         if global.output == Format::Table {
             for answer in &answers {
-                let (node, pid) = (&answer.node, answer.message.pid);
+                let (prefix, pid) = (client.message_prefix(&answer.node), answer.message.pid);
                 output::print(&format!(
-                    "{node}: {name:?} started in cell {cell:?} with PID {pid}\n"
+                    "{prefix}{name:?} started in cell {cell:?} with PID {pid}\n"
                 ))?;
             }
         } else {

@@ -44,7 +44,7 @@ impl CellStats {
             }
         }
         match global.output {
-            Format::Table => output::print(&table(answers))?,
+            Format::Table => client.print_table(table(answers))?,
             format => output::print_answers(format, "os.Stats", &answers)?,
         }
         client.finish()
@@ -57,7 +57,7 @@ fn is_within(name: &str, cell: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn table(answers: Vec<Answer<NodeStats>>) -> String {
+fn table(answers: Vec<Answer<NodeStats>>) -> Table {
     let mut table = Table::new(&["NODE", "CELL", "EXECUTABLE", "MEMORY", "CPU"]);
     for Answer { node, message } in answers {
         for stat in message.stats {
@@ -70,5 +70,5 @@ fn table(answers: Vec<Answer<NodeStats>>) -> String {
             ]);
         }
     }
-    table.to_string()
+    table
 }

@@ -54,7 +54,8 @@ impl Stop {
         };
         if global.output == Format::Table {
             for answer in &answers {
-                output::print(&format!("{}: {target} stopped\n", answer.node))?;
+                let prefix = client.message_prefix(&answer.node);
+                output::print(&format!("{prefix}{target} stopped\n"))?;
             }
         } else {
             output::print_answers(global.output, "runtime.StopCellResponse", &answers)?;

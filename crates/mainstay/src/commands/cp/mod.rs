@@ -35,13 +35,16 @@ use targets::Targets;
 /// entry whose path would lead out of the target. An interrupted copy removes the archive or the
 /// directory it created; files copied to an existing directory stay.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    visible_alias = "copy",
+    after_help = "Examples:\n  \
     mainstay cp /etc                          to ./etc\n  \
     mainstay cp /etc ./etc-of-node1           to a directory\n  \
     mainstay cp /var/log logs.tar.gz          to an archive\n  \
     mainstay cp /var/log - | tar tz           to stdout\n  \
     mainstay cp -n n1,n2 /etc ./etc           to ./etc/n1 and ./etc/n2\n  \
-    mainstay cp -n n1,n2 /etc etc.tar.gz      to etc-n1.tar.gz and etc-n2.tar.gz")]
+    mainstay cp -n n1,n2 /etc etc.tar.gz      to etc-n1.tar.gz and etc-n2.tar.gz"
+)]
 pub struct Cp {
     /// Absolute path of a file or directory
     #[arg(value_parser = node_path())]

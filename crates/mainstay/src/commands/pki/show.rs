@@ -102,8 +102,9 @@ fn in_file(path: &Path) -> Outcome<Vec<Found>> {
         .extension()
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
     {
-        let config =
-            ClientConfig::load(path).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+        // Only public parts are shown, so the mode of the file does not matter.
+        let (config, _) = ClientConfig::load_shared(path)
+            .map_err(|error| Failure::caused(Exit::Failed, &error))?;
         return Ok(config
             .contexts
             .iter()
