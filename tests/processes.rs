@@ -36,6 +36,22 @@ async fn the_node_sees_itself_and_its_children_as_the_kernel_does() {
     assert!(daemon.resident_memory > 1 << 20, "bytes, not pages or KiB");
     assert!(daemon.virtual_memory >= daemon.resident_memory);
     assert!(all.is_sorted_by_key(|process| process.pid));
+    assert_eq!(daemon.uid, Some(rustix::process::geteuid().as_raw()));
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let is_user = |line: &&str| line.split(':').nth(2) == Some(&daemon.uid.unwrap().to_string());
+    let user = passwd
+        .lines()
+        .find(is_user)
+        .and_then(|line| line.split(':').next());
+    assert_eq!(daemon.user, user.unwrap_or_default());
+    let age = daemon.elapsed_time;
+    assert!(
+        (0.0..3600.0).contains(&age),
+        "{age} s since the start of the test node"
+    );
+    assert!(daemon.start_time.is_some());
+    // It has written its certificates.
+    assert!(daemon.write_bytes.is_some() && daemon.read_bytes.is_some());
     let first = find(1).expect("the first process");
     let told = Duration::from_secs_f64(first.cpu_time);
     assert!(
@@ -91,13 +107,13 @@ fn the_command_sorts_and_filters() {
     let table = node.cli().run(["ps", "--filter", &own]).ok();
     let rows: Vec<&str> = table.lines().skip(1).collect();
     assert!(rows.iter().all(|row| row.contains(&own)), "{table}");
-    let pid = format!("  {}  ", node.pid());
-    assert!(rows.iter().any(|row| row.contains(&pid)), "{table}");
+    let pid = format!("{} ", node.pid());
+    assert!(rows.iter().any(|row| row.starts_with(&pid)), "{table}");
     let none = node
         .cli()
         .run(["ps", "--filter", "\u{1}no such process"])
         .ok();
-    assert!(!none.contains(&pid), "{none}");
+    assert!(!none.contains(&format!("\n{pid}")), "{none}");
 
     let json = node
         .cli()

@@ -7,6 +7,8 @@ use mainstay_identity::ClientConfig;
 use mainstay_testkit::{OnTerminal, TestFleet, TestNode, binary, dead_address, wait_for_exit};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::swept_node::SweptNode;
+
 /// The command as root has it, on a terminal that knows colours.
 fn top(node: &TestNode, args: &[&str]) -> Command {
     let mut command = Command::new(binary());
@@ -51,14 +53,10 @@ fn a_node_is_seen_live_and_keys_work() {
         rows[1].starts_with("cpu") && rows[1].contains('%')
     });
     top.press("\t");
-    top.wait_for("the node does not list its services");
+    top.wait_for("no containers and no cells");
     top.press("l");
     top.wait_for("logs");
     // The node's own log tells of this very program.
-    for log in ["denied", "kernel", "mainstay"] {
-        top.press("]");
-        top.wait_for(&format!("logs  {log}"));
-    }
     top.wait_for("/machine.MachineService/");
     top.press("l");
     top.wait_without("[ ] another");
@@ -417,4 +415,26 @@ fn a_snapshot_of_many_nodes_says_which_did_not_answer() {
         .cli()
         .run(["top", "--once", "-n", &dead.to_string()]);
     assert_eq!(alone.code, 3, "{}", alone.stderr);
+}
+
+#[test]
+fn a_wide_terminal_shows_cells_users_and_io_and_no_empty_pane() {
+    let node = SweptNode::start("top");
+    let mut top = OnTerminal::run(&top(&node, &["--interval", "200ms"]), 160, 50);
+    top.wait_for("READ");
+    // Nothing stands beside the processes of a node without containers and services.
+    top.wait_until("processes over the whole width", |screen| {
+        let mut rows = screen.rows(0, 160);
+        rows.any(|row| row.starts_with("processes ") && !row.contains("cells"))
+    });
+    top.wait_for("USER");
+    // The daemon's log, which a tall terminal shows.
+    top.wait_for("logs  mainstay");
+    node.cli().run(["cell", "allocate", "pane"]).ok();
+    let start = ["cell", "start", "pane", "sleeper", "--", "sleep", "1000"];
+    node.cli().run(start).ok();
+    top.wait_for("containers and cells");
+    top.wait_for("mainstay/pane/sleeper");
+    top.press("q");
+    assert!(top.ended().success());
 }
