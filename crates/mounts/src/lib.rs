@@ -35,6 +35,22 @@ pub fn read() -> io::Result<Vec<Mount>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
+/// Reads the mounts as [`read`] does, each with the major and minor number of its device.
+pub fn read_with_devices() -> io::Result<Vec<((u32, u32), Mount)>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let lines = table.split(|byte| *byte == b'\n');
+    Ok(lines
+        .filter_map(|line| Some((device(line)?, parse_line(line)?)))
+        .collect())
+}
+
+/// The device of a mount, the third word of its line: `8:1`.
+fn device(line: &[u8]) -> Option<(u32, u32)> {
+    let word = line.split(|byte| *byte == b' ').nth(2)?;
+    let (major, minor) = std::str::from_utf8(word).ok()?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
 /// Parses lines as in `/proc/<pid>/mountinfo`.
 pub fn parse(table: &[u8]) -> Vec<Mount> {
     table
@@ -108,6 +124,23 @@ mod tests {
     fn the_root_of_this_process_is_mounted() {
         let mounts = read().unwrap();
         assert!(mounts.iter().any(|mount| mount.target == Path::new("/")));
+    }
+
+    #[test]
+    fn every_mount_has_a_device() {
+        let mounts = read_with_devices().unwrap();
+        let root = mounts
+            .iter()
+            .rev()
+            .find(|(_, mount)| mount.target == Path::new("/"));
+        assert!(root.is_some());
+        assert_eq!(
+            device(b"36 35 8:17 / /mnt rw - ext4 /dev/sdb1 rw"),
+            Some((8, 17))
+        );
+        for bad in ["", "36 35", "36 35 8 /", "36 35 8:x /", "36 35 :1 /"] {
+            assert_eq!(device(bad.as_bytes()), None);
+        }
     }
 
     #[test]
