@@ -33,6 +33,12 @@ pub mod google {
 pub mod machine {
     tonic::include_proto!("machine");
 }
+pub mod mainstay {
+    tonic::include_proto!("mainstay");
+}
+pub mod network {
+    tonic::include_proto!("network");
+}
 pub mod observe {
     tonic::include_proto!("observe");
 }
@@ -57,6 +63,12 @@ pub mod services {
 }
 pub mod stats {
     tonic::include_proto!("stats");
+}
+pub mod storage {
+    tonic::include_proto!("storage");
+}
+pub mod time {
+    tonic::include_proto!("time");
 }
 pub mod v1alpha {
     tonic::include_proto!("v1alpha");

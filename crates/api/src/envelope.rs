@@ -5,7 +5,7 @@
 //! that forwards a call knows under which name the client asked, and it alone fills that in.
 
 use crate::common::Metadata;
-use crate::{machine, os};
+use crate::{machine, mainstay, network, os, storage, time};
 
 /// A message that one node answers with, and the reply that carries it.
 pub trait Envelope: Sized {
@@ -82,9 +82,15 @@ enclosed! {
     machine::Shutdown => machine::ShutdownResponse,
     machine::Upgrade => machine::UpgradeResponse,
     machine::Version => machine::VersionResponse,
+    mainstay::Cgroups => mainstay::CgroupsResponse,
+    mainstay::Configuration => mainstay::ConfigurationResponse,
+    network::Interfaces => network::InterfacesResponse,
+    network::Routes => network::RoutesResponse,
     os::Container => os::ContainersResponse,
     os::Memory => os::MemoryResponse,
     os::Process => os::ProcessesResponse,
     os::Restart => os::RestartResponse,
     os::Stats => os::StatsResponse,
+    storage::Disks => storage::DisksResponse,
+    time::Time => time::TimeResponse,
 }

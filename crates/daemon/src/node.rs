@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mainstay_node::Platform;
 use mainstay_node::mounts::SpaceSurvey;
 
+use crate::config::RunningConfig;
 use crate::engines::Engines;
 use crate::workloads::Workloads;
 
@@ -28,6 +29,7 @@ pub struct Node {
     pub platform: Platform,
     pub state: PathBuf,
     pub config_file: Option<PathBuf>,
+    pub config: RunningConfig,
     pub space: SpaceSurvey,
     pub engines: Engines,
     /// Everything that runs on the node, whichever engine runs it.

@@ -11,7 +11,7 @@ use mainstay_node::mounts::SpaceSurvey;
 use tracing::{error, info, warn};
 
 use crate::call::Gate;
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, RunningConfig};
 use crate::engines::identity::Renewal;
 use crate::engines::{BuildError, Engines, Startup};
 use crate::listener::Server;
@@ -93,6 +93,7 @@ impl Daemon {
             platform: mainstay_node::Platform::detect(Path::new("/")),
             state: state.path().to_owned(),
             config_file: config.file.clone(),
+            config: RunningConfig::new(&config),
             space: SpaceSurvey::default(),
             workloads: Workloads::new(&engines),
             engines,
@@ -159,6 +160,7 @@ impl Daemon {
                     warn!(key, "configuration key changed; takes effect on restart");
                 }
                 self.node.engines.reload(&self.config, &new);
+                self.node.config.replace(&new);
                 self.config = new;
                 info!("configuration reloaded");
                 self.publish(Action::Running, "configuration reloaded");

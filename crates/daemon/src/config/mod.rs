@@ -5,6 +5,7 @@
 
 mod keys;
 mod peer;
+mod running;
 mod settings;
 mod values;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use keys::Key;
 pub use peer::Peer;
+pub use running::RunningConfig;
 pub use settings::Settings;
 pub use values::{
     BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, LogLevel, MaxRole,

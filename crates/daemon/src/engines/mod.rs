@@ -14,6 +14,7 @@ pub mod fanout;
 pub mod identity;
 pub mod journal;
 pub mod listeners;
+pub mod time;
 
 use crate::config::Config;
 use crate::node::Build;
@@ -29,6 +30,7 @@ macro_rules! for_each_engine {
             listeners(): Listeners [limits: LimitsSection];
             cells(journal): Cells [cells: CellsSection];
             containers(): Containers [containers: ContainersSection];
+            time(): Time [time: TimeSection];
             fanout(identity, listeners): Forwarding [
                 fleet: FleetSection,
                 forwarding: ForwardingSection,

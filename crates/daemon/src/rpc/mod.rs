@@ -2,6 +2,7 @@
 
 mod blocking;
 mod producer;
+mod reading;
 mod slots;
 pub mod status;
 
@@ -12,9 +13,24 @@ use tonic::Status;
 
 pub use blocking::blocking;
 pub use producer::{Gathering, Gone, Reader, produce, produce_many};
+pub use reading::reading;
 
 /// The largest message either way.
 pub const MAX_MESSAGE_BYTES: usize = 32 << 20;
+
+/// The envelope around a unary answer, with a margin.
+const ENVELOPE_BYTES: usize = 64;
+
+/// Refuses an answer that no client could receive; `objects` names what it holds too many of.
+pub fn fitting<M: prost::Message>(answer: M, objects: &str) -> Result<M, Status> {
+    if answer.encoded_len() + ENVELOPE_BYTES > MAX_MESSAGE_BYTES {
+        let limit = MAX_MESSAGE_BYTES >> 20;
+        return Err(Status::resource_exhausted(format!(
+            "the {objects} do not fit into an answer of {limit} MiB"
+        )));
+    }
+    Ok(answer)
+}
 
 /// A stream of answers.
 pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

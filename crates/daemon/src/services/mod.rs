@@ -7,10 +7,14 @@ mod aurae;
 mod auth;
 mod health;
 mod machine;
+mod mainstay;
+mod network;
 mod observe;
 mod os;
 mod runtime;
 mod stats;
+mod storage;
+mod time;
 mod v1alpha;
 
 use std::sync::Arc;
@@ -46,6 +50,8 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
         api::aurae::observe::v0::observe_service_server::ObserveServiceServer =>
             observe::Observe::new(node),
         api::machine::machine_service_server::MachineServiceServer => machine::Machine::new(node),
+        api::mainstay::node_service_server::NodeServiceServer => mainstay::NodeCalls::new(node),
+        api::network::network_service_server::NetworkServiceServer => network::Network,
         api::observe::observe_server::ObserveServer => observe::Observe::new(node),
         api::os::os_service_server::OsServiceServer => os::Os::new(node),
         api::runtime::cell_service_server::CellServiceServer => runtime::CellCalls::new(node),
@@ -54,6 +60,8 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
         api::runtime::spawn_server::SpawnServer => runtime::Empty,
         api::services::auth::auth_service_server::AuthServiceServer => auth::Auth,
         api::stats::stats_service_server::StatsServiceServer => stats::Stats,
+        api::storage::storage_service_server::StorageServiceServer => storage::Storage,
+        api::time::time_service_server::TimeServiceServer => time::TimeCalls::new(node),
         api::v1alpha::public_api_server::PublicApiServer => v1alpha::PublicApi::new(node),
     }
     routes.add_service(health_service);

@@ -48,13 +48,17 @@ fn the_table_has_every_service() {
         ("v1alpha.PublicAPI", 7),
         ("services.auth.AuthService", 3),
         ("stats.StatsService", 4),
+        ("time.TimeService", 2),
+        ("network.NetworkService", 2),
+        ("storage.StorageService", 1),
+        ("mainstay.NodeService", 2),
         ("grpc.health.v1.Health", 3),
         ("grpc.reflection.v1.ServerReflection", 1),
         ("grpc.reflection.v1alpha.ServerReflection", 1),
     ] {
         assert_eq!(count(service), methods, "{service}");
     }
-    assert_eq!(RULES.len(), 75);
+    assert_eq!(RULES.len(), 82);
 }
 
 #[test]
