@@ -64,10 +64,7 @@ impl fmt::Display for Table {
             let line: Vec<String> = row
                 .iter()
                 .zip(&widths)
-                .map(|(cell, &width)| {
-                    let fill = width.saturating_sub(cell.width());
-                    format!("{cell}{:fill$}", "")
-                })
+                .map(|(cell, &width)| padded(cell, width))
                 .collect();
             let line = line.join("  ");
             writeln!(f, "{}", cut(&line, self.max_width).trim_end())?;
@@ -88,6 +85,12 @@ fn cut(line: &str, max_width: usize) -> &str {
     line
 }
 
+/// Pads a cell. A width in a format string panics beyond 65535, and a node may send longer text.
+fn padded(cell: &str, width: usize) -> String {
+    let missing = width.saturating_sub(cell.width());
+    format!("{cell}{}", " ".repeat(missing))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +104,15 @@ mod tests {
             table.to_string(),
             "NODE         STATUS\na-long-name  ok\nb?[2J\n"
         );
+    }
+
+    #[test]
+    fn a_cell_of_any_length_is_printed() {
+        let mut table = Table::new(&["COMMAND", "STATE"]);
+        let long = "x".repeat(100_000);
+        table.row(vec![long.clone(), "R".to_owned()]);
+        let shown = table.to_string();
+        assert!(shown.ends_with(&format!("\n{long}  R\n")));
     }
 
     #[test]
