@@ -25,7 +25,7 @@ pub type Machine = MachineServiceClient<Channel>;
 pub type Cells = CellServiceClient<Channel>;
 
 /// Largest message a node sends.
-const MAX_MESSAGE_BYTES: usize = 32 << 20;
+pub const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 

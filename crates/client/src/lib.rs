@@ -16,7 +16,7 @@ pub mod format;
 mod options;
 
 pub use config_file::{config_path, load_config, user_config_path};
-pub use connection::{Cells, Client, Machine};
+pub use connection::{Cells, Client, MAX_MESSAGE_BYTES, Machine};
 pub use endpoint::Endpoint;
 pub use error::{Error, ErrorKind};
 pub use fanout::{Answer, NodeError, Replies, request_to_node, request_to_nodes};

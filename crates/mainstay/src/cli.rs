@@ -10,8 +10,9 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use mainstay_client::Options;
 
 use crate::commands::{
-    cat, cell, completion, config, containers, cp, df, dmesg, du, events, free, health, logs, ls,
-    man, netstat, pki, ps, restart, run, serve, stats, top, version,
+    cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
+    health, interfaces, logs, ls, man, netstat, pki, ps, restart, routes, run, serve, stats,
+    support, time, top, version,
 };
 use crate::environment;
 use crate::failure::Exit;
@@ -182,7 +183,12 @@ pub enum Command {
     Free(free::Free),
     Df(df::Df),
     Du(du::Du),
+    Disks(disks::Disks),
     Netstat(netstat::Netstat),
+    Interfaces(interfaces::Interfaces),
+    Routes(routes::Routes),
+    Cgroups(cgroups::Cgroups),
+    Time(time::Time),
     Dmesg(dmesg::Dmesg),
     Containers(containers::Containers),
     Stats(stats::Stats),
@@ -197,6 +203,7 @@ pub enum Command {
     Config(config::Config),
     #[command(subcommand)]
     Pki(pki::Pki),
+    Support(support::Support),
     Completion(completion::Completion),
     Man(man::Man),
 }

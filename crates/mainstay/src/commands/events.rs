@@ -83,7 +83,7 @@ impl Events {
 }
 
 /// An event, decoded for display.
-struct EventLine {
+pub(super) struct EventLine {
     id: String,
     time: Option<jiff::Timestamp>,
     kind: String,
@@ -92,7 +92,7 @@ struct EventLine {
 }
 
 impl EventLine {
-    fn decode(wire: &Event) -> Option<Self> {
+    pub(super) fn decode(wire: &Event) -> Option<Self> {
         let packed = wire.data.as_ref()?;
         let kind = event::kind(packed).unwrap_or(&packed.type_url).to_owned();
         let data = json_of_bytes(&kind, &packed.value);
@@ -127,7 +127,7 @@ impl EventLine {
         printable(&format!("{time}  {kind:<18} {}", self.summary))
     }
 
-    fn value(&self, node: &str) -> Value {
+    pub(super) fn value(&self, node: &str) -> Value {
         json!({
             "node": node,
             "id": self.id,

@@ -2,16 +2,19 @@
 
 pub mod cat;
 pub mod cell;
+pub mod cgroups;
 pub mod completion;
 pub mod config;
 pub mod containers;
 pub mod cp;
 pub mod df;
+pub mod disks;
 pub mod dmesg;
 pub mod du;
 pub mod events;
 pub mod free;
 pub mod health;
+pub mod interfaces;
 pub mod logs;
 pub mod ls;
 pub mod man;
@@ -19,10 +22,13 @@ pub mod netstat;
 pub mod pki;
 pub mod ps;
 pub mod restart;
+pub mod routes;
 pub mod run;
 pub mod serve;
 pub mod stats;
 mod streams;
+pub mod support;
+pub mod time;
 pub mod top;
 pub mod version;
 
@@ -43,7 +49,12 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Free(free) => block_on(free.run(&global)),
         Command::Df(df) => block_on(df.run(&global)),
         Command::Du(du) => block_on(du.run(&global)),
+        Command::Disks(disks) => block_on(disks.run(&global)),
         Command::Netstat(netstat) => block_on(netstat.run(&global)),
+        Command::Interfaces(interfaces) => block_on(interfaces.run(&global)),
+        Command::Routes(routes) => block_on(routes.run(&global)),
+        Command::Cgroups(cgroups) => block_on(cgroups.run(&global)),
+        Command::Time(time) => block_on(time.run(&global)),
         Command::Dmesg(dmesg) => block_on(dmesg.run(&global)),
         Command::Containers(containers) => block_on(containers.run(&global)),
         Command::Stats(stats) => block_on(stats.run(&global)),
@@ -55,6 +66,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Cp(cp) => block_on(cp.run(&global)),
         Command::Config(config) => config.run(&global),
         Command::Pki(pki) => pki.run(&global),
+        Command::Support(support) => block_on(support.run(&global)),
         Command::Completion(completion) => completion.run(),
         Command::Man(man) => man.run(),
     }

@@ -242,6 +242,7 @@ pub fn protocol_name(protocol: u8) -> String {
         17 => "mrouted",
         18 => "keepalived",
         42 => "babel",
+        99 => "openr",
         186 => "bgp",
         187 => "isis",
         188 => "ospf",

@@ -9,9 +9,9 @@ use super::packet::{Measurement, NtpError, PACKET_BYTES, Request};
 
 pub const DEFAULT_PORT: u16 = 123;
 /// The time one address gets to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// Addresses of one name that are tried.
-const MAX_ADDRESSES: usize = 3;
+const MAX_ADDRESSES: usize = 2;
 /// An answer with extension fields is longer than a packet without.
 const BUFFER_BYTES: usize = 1024;
 
@@ -29,7 +29,7 @@ pub enum QueryError {
         address: SocketAddr,
         source: io::Error,
     },
-    #[error("NTP server {address} did not answer within {} ms", ANSWER_TIMEOUT.as_millis())]
+    #[error("NTP server {address} did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
     NoAnswer { address: SocketAddr },
     #[error("the answer of NTP server {address} is not usable")]
     Unusable {

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM during a copy.
+//! SIGINT and SIGTERM while a file is written.
 
 use std::io;
 
@@ -6,21 +6,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
 
-pub(super) struct Interrupts {
+pub(in crate::commands) struct Interrupts {
     int: Signal,
     term: Signal,
 }
 
 impl Interrupts {
     /// Registers handlers, so that a signal no longer kills the process.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(in crate::commands) fn listen() -> io::Result<Self> {
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
             term: signal(SignalKind::terminate())?,
         })
     }
 
-    pub(super) async fn next(&mut self) -> Failure {
+    pub(in crate::commands) async fn next(&mut self) -> Failure {
         tokio::select! {
             _ = self.int.recv() => Failure::new(Exit::Interrupted, "interrupted"),
             _ = self.term.recv() => Failure::new(Exit::Terminated, "terminated"),

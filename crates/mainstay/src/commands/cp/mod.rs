@@ -22,7 +22,7 @@ use super::streams::node_path;
 use crate::cli::Global;
 use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome, warn};
-use interrupts::Interrupts;
+pub(super) use interrupts::Interrupts;
 use targets::Targets;
 
 /// Copy a file or a directory from the node
