@@ -28,7 +28,7 @@ impl KernelClock {
             return Err(io::Error::last_os_error());
         }
         let has = |flag: i32| timex.status & flag != 0;
-        let offset = i64::from(timex.offset);
+        let offset = timex.offset;
         Ok(Self {
             synchronized: !has(libc::STA_UNSYNC),
             offset_nanos: if has(libc::STA_NANO) {
@@ -36,8 +36,8 @@ impl KernelClock {
             } else {
                 offset.saturating_mul(1000)
             },
-            estimated_error_micros: i64::from(timex.esterror),
-            max_error_micros: i64::from(timex.maxerror),
+            estimated_error_micros: timex.esterror,
+            max_error_micros: timex.maxerror,
             // The kernel scales by 2^16.
             #[expect(clippy::cast_precision_loss, reason = "at most 500 ppm")]
             frequency_ppm: timex.freq as f64 / 65536.0,

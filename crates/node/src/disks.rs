@@ -174,7 +174,7 @@ fn disks_in(sysfs: &Path, mounts: &MountPoints) -> io::Result<Vec<Disk>> {
         let found = disk(&dir, mounts).filter(|disk| disk.size_bytes > 0);
         disks.extend(found);
     }
-    disks.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    disks.sort_by_key(|disk| natural(&disk.name));
     mark_root(&mut disks, mounts);
     Ok(disks)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use indicatif::ProgressBar;
 use mainstay_api::Reply;
@@ -24,6 +23,8 @@ use tonic::{Request, Response, Status};
 
 use super::archive::Archive;
 use super::errors::Errors;
+use super::file_name::file_name;
+use super::tail::Tail;
 use crate::commands::containers::KUBERNETES;
 use crate::commands::events::EventLine;
 use crate::connection::Connection;
@@ -33,8 +34,6 @@ use crate::failure::{Failure, Outcome};
 const CELLS: &str = "mainstay";
 /// The namespace of the node's own logs.
 const SYSTEM: &str = "system";
-/// The end of a log or stream that is kept, in bytes.
-const MAX_LOG_BYTES: usize = 4 << 20;
 /// Logs of one node; further ones are listed as errors.
 const MAX_LOGS: usize = 256;
 /// Readings of all nodes together, and of each node, for the progress bar.
@@ -268,14 +267,14 @@ impl<'a> Collector<'a> {
         let name = self.name_of(node);
         let mut machine = self.client.machine();
         let started = self.client.within(machine.events(request)).await;
-        let mut lines = Ring::default();
+        let mut lines = Tail::default();
         match started {
             Ok(stream) => {
                 let mut stream = stream.into_inner();
                 let mut failed = None;
                 while let Some(event) = self.next(&mut stream, &mut failed).await {
                     if let Some(line) = EventLine::decode(&event) {
-                        lines.push(format!("{}\n", line.value(&name)).into_bytes().into());
+                        lines.push(format!("{}\n", line.value(&name)).as_bytes());
                     }
                 }
                 self.end_of_stream(&name, "events", failed);
@@ -337,7 +336,7 @@ impl<'a> Collector<'a> {
             Ok(stream) => stream.into_inner(),
             Err(error) => return self.failed(node, reading, Presence::Always, &error),
         };
-        let mut text = Ring::default();
+        let mut text = Tail::default();
         let mut failed = None;
         while let Some(data) = self.next(&mut stream, &mut failed).await {
             let metadata: Option<&Metadata> = data.metadata.as_ref();
@@ -345,7 +344,7 @@ impl<'a> Collector<'a> {
                 failed = Some(Error::of_node(metadata));
                 break;
             }
-            text.push(data.bytes);
+            text.push(&data.bytes);
         }
         self.end_of_stream(node, reading, failed);
         self.add(node, file, text.into_bytes()).await
@@ -464,84 +463,5 @@ impl<'a> Collector<'a> {
     fn step(&self, what: &str) {
         self.progress.set_message(what.to_owned());
         self.progress.inc(1);
-    }
-}
-
-/// The end of a text, within its bound.
-#[derive(Default)]
-struct Ring {
-    bytes: Vec<u8>,
-}
-
-impl Ring {
-    fn push(&mut self, bytes: Bytes) {
-        self.bytes.extend_from_slice(&bytes);
-        // Cut seldom: each cut moves what stays.
-        if self.bytes.len() > 2 * MAX_LOG_BYTES {
-            self.cut();
-        }
-    }
-
-    /// Keeps whole lines.
-    fn cut(&mut self) {
-        let excess = self.bytes.len().saturating_sub(MAX_LOG_BYTES);
-        if excess == 0 {
-            return;
-        }
-        let line = self.bytes[excess..].iter().position(|byte| *byte == b'\n');
-        self.bytes
-            .drain(..line.map_or(excess, |at| excess + at + 1));
-    }
-
-    fn into_bytes(mut self) -> Vec<u8> {
-        self.cut();
-        self.bytes
-    }
-}
-
-/// A name that is safe in an archive: letters, digits, `.`, `_` and `-`, no leading dot.
-fn file_name(text: &str) -> String {
-    const MAX_CHARS: usize = 100;
-    let safe = |c: char| match c {
-        c if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') => c,
-        _ => '_',
-    };
-    let name: String = text.chars().take(MAX_CHARS).map(safe).collect();
-    match name.as_bytes().first() {
-        None => "_".to_owned(),
-        Some(b'.' | b'-') => format!("_{name}"),
-        Some(_) => name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_nodes_are_safe_in_an_archive() {
-        for (text, wanted) in [
-            ("10.0.0.5:50000", "10.0.0.5_50000"),
-            ("../../etc", "_.._.._etc"),
-            ("", "_"),
-            ("web/a b\x1b", "web_a_b_"),
-            ("-rf", "_-rf"),
-        ] {
-            assert_eq!(file_name(text), wanted);
-        }
-        assert_eq!(file_name(&"x".repeat(1000)).len(), 100);
-    }
-
-    #[test]
-    fn the_end_of_a_long_log_is_kept_in_whole_lines() {
-        let mut ring = Ring::default();
-        let line = format!("{}\n", "x".repeat(1023));
-        for _ in 0..(3 * MAX_LOG_BYTES / line.len()) {
-            ring.push(Bytes::copy_from_slice(line.as_bytes()));
-        }
-        ring.push(Bytes::from_static(b"last\n"));
-        let kept = ring.into_bytes();
-        assert!(kept.len() <= MAX_LOG_BYTES && kept.len() > MAX_LOG_BYTES - 2048);
-        assert!(kept.ends_with(b"x\nlast\n") && kept.starts_with(b"xxx"));
     }
 }

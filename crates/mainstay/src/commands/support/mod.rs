@@ -3,7 +3,9 @@
 mod archive;
 mod collect;
 mod errors;
+mod file_name;
 mod redact;
+mod tail;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
