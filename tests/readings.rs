@@ -1,7 +1,7 @@
 //! The readings later clients know, against the kernel's own files.
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use mainstay_testkit::TestNode;
+use mainstay_testkit::{TestFleet, TestNode, dead_address};
 
 fn kernel(file: &str) -> String {
     std::fs::read_to_string(file).unwrap()
@@ -120,4 +120,28 @@ async fn the_logs_of_the_node_are_listed() {
         .messages
         .remove(0);
     assert_eq!(logs.ids, ["audit", "denied", "kernel", "mainstay"]);
+}
+
+#[test]
+fn commands_show_every_node_that_answers_and_name_the_one_that_does_not() {
+    let fleet = TestFleet::start(2);
+    let dead = dead_address().to_string();
+    let nodes = format!("{},{dead}", fleet.list());
+    for command in ["time", "interfaces", "routes", "disks", "cgroups"] {
+        let mut args = vec![command, "-n", &nodes];
+        if command == "cgroups" {
+            args.extend(["-d", "1"]);
+        }
+        let shown = fleet.nodes[0].cli().run(&args);
+        assert_eq!(shown.code, 8, "{command}: {}", shown.stderr);
+        assert!(shown.stderr.contains(&dead), "{command}: {}", shown.stderr);
+        args.extend(["-o", "json"]);
+        let shown = fleet.nodes[0].cli().run(&args);
+        let answers: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+        let answers = answers.as_array().unwrap().iter();
+        let answered: Vec<_> = answers
+            .map(|answer| answer["node"].as_str().unwrap())
+            .collect();
+        assert_eq!(answered, fleet.names(), "{command}");
+    }
 }

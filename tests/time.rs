@@ -215,6 +215,36 @@ async fn only_an_operator_chooses_the_server() {
     let operator = node.credentials("operator", &[Role::Operator]);
     let mut operator = TimeServiceClient::new(node.connect_as(&operator).await);
     operator.time_check(request()).await.unwrap();
+    // It makes the node send packets, so it is audited.
+    let audit = node.cli().run(["logs", "audit"]).ok();
+    assert!(audit.contains("/time.TimeService/TimeCheck"), "{audit}");
+}
+
+#[tokio::test]
+async fn queries_of_one_caller_are_bounded_and_block_no_other_call() {
+    let node = TestNode::start();
+    // It takes packets and never answers, so that every query takes its whole time.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = silent.local_addr().unwrap().to_string();
+    let client = TimeServiceClient::new(node.connect().await);
+    let queries = (0..64).map(|_| {
+        let (mut client, server) = (client.clone(), server.clone());
+        async move { client.time_check(TimeRequest { server }).await }
+    });
+    let queries = tokio::spawn(futures_util::future::join_all(queries));
+    let reader = node.credentials("reader", &[Role::Reader]);
+    let mut reader = TimeServiceClient::new(node.connect_as(&reader).await);
+    soon("another caller's time", reader.time(()))
+        .await
+        .unwrap();
+    let mut refused = 0;
+    for answer in soon("all queries", queries).await.unwrap() {
+        match answer.unwrap_err() {
+            status if status.code() == Code::ResourceExhausted => refused += 1,
+            status => assert_eq!(status.code(), Code::DeadlineExceeded, "{status}"),
+        }
+    }
+    assert!(refused > 0);
 }
 
 #[tokio::test]

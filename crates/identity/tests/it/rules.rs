@@ -132,6 +132,12 @@ fn roles_are_those_of_the_contract() {
         ("/services.auth.AuthService/CheckToken", Role::Reader, false),
         ("/stats.StatsService/GetClusterRadar", Role::Reader, false),
         ("/grpc.health.v1.Health/Watch", Role::Reader, false),
+        ("/network.NetworkService/Routes", Role::Reader, false),
+        ("/storage.StorageService/Disks", Role::Reader, false),
+        ("/time.TimeService/Time", Role::Reader, false),
+        ("/time.TimeService/TimeCheck", Role::Operator, true),
+        ("/mainstay.NodeService/Cgroups", Role::Reader, false),
+        ("/mainstay.NodeService/Configuration", Role::Admin, true),
     ] {
         let row = rule(method);
         assert_eq!((row.method, row.role, row.audited), (method, role, audited));

@@ -20,8 +20,9 @@ const NLMSG_DONE: u16 = 3;
 
 /// The kernel sends datagrams of at most this size unless the receiver offers more.
 const BUFFER_BYTES: usize = 64 << 10;
-/// A dump beyond this is refused: a full routing table of the internet takes about 100 MiB.
-const MAX_DUMP_BYTES: usize = 64 << 20;
+/// A dump beyond this is refused. It holds hundreds of thousands of routes; parsed they take ten
+/// times as much memory.
+const MAX_DUMP_BYTES: usize = 16 << 20;
 /// A dump that a change interrupts is repeated this many times, then taken as it is.
 const MAX_RETRIES: usize = 4;
 /// The kernel answers at once; this only ends a wait that should not exist.
@@ -86,7 +87,9 @@ impl Netlink {
                     _ => {
                         size += message.body.len();
                         if size > MAX_DUMP_BYTES {
-                            return Err(io::Error::other("the kernel's answer is too large"));
+                            let limit = MAX_DUMP_BYTES >> 20;
+                            let message = format!("the kernel sends more than {limit} MiB");
+                            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
                         }
                         bodies.push(message.body.to_vec());
                     }

@@ -12,6 +12,7 @@ use mainstay_api::network::{
     NextHop as WireNextHop, Route as WireRoute, Routes, RoutesResponse,
 };
 use mainstay_node::network::{self, Address, Family, Interface, Route};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Request, Response, Status};
 
 use crate::rpc::{fitting, reading};
@@ -25,13 +26,19 @@ const FLAGS: [(u32, InterfaceFlags); 5] = [
     (1 << 12, InterfaceFlags::FlagMulticast),
 ];
 
+/// Reads of interfaces or routes at once. A router may have hundreds of thousands of routes; the
+/// calls that wait hold nothing yet.
+static DUMPS: Semaphore = Semaphore::const_new(2);
+
 #[derive(Debug)]
 pub(super) struct Network;
 
 #[tonic::async_trait]
 impl NetworkService for Network {
     async fn interfaces(&self, _: Request<()>) -> Result<Response<InterfacesResponse>, Status> {
-        let answer = reading("the network interfaces", || {
+        let permit = turn().await?;
+        let answer = reading("the network interfaces", move || {
+            let _permit = permit;
             let found = network::interfaces().map_err(|error| failed("interfaces", &error))?;
             let names: HashMap<u32, String> = found
                 .iter()
@@ -48,7 +55,9 @@ impl NetworkService for Network {
     }
 
     async fn routes(&self, _: Request<()>) -> Result<Response<RoutesResponse>, Status> {
-        let answer = reading("the routes", || {
+        let permit = turn().await?;
+        let answer = reading("the routes", move || {
+            let _permit = permit;
             let found = network::routes().map_err(|error| failed("routes", &error))?;
             let answer = Routes {
                 metadata: None,
@@ -60,8 +69,17 @@ impl NetworkService for Network {
     }
 }
 
+async fn turn() -> Result<SemaphorePermit<'static>, Status> {
+    let turn = DUMPS.acquire().await;
+    turn.map_err(|_| Status::internal("the node no longer reads the network"))
+}
+
 fn failed(what: &str, error: &std::io::Error) -> Status {
-    Status::internal(format!("cannot read the {what}: {error}"))
+    let message = format!("cannot read the {what}: {error}");
+    match error.kind() {
+        std::io::ErrorKind::FileTooLarge => Status::resource_exhausted(message),
+        _ => Status::internal(message),
+    }
 }
 
 fn interface(interface: Interface, names: &HashMap<u32, String>) -> WireInterface {
