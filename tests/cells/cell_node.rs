@@ -23,9 +23,14 @@ impl CellNode {
     }
 
     pub(super) fn start_as(name: &str, builder: TestNodeBuilder) -> Self {
+        Self::start_with(name, builder, "")
+    }
+
+    /// Starts a node with further sections in its configuration.
+    pub(super) fn start_with(name: &str, builder: TestNodeBuilder, sections: &str) -> Self {
         let sweeper = Sweeper::start(&format!("e2e-{name}"));
         let traces = Traces::before(sweeper.cgroup());
-        let config = format!("[cells]\ncgroup = {:?}\n", sweeper.cgroup());
+        let config = format!("[cells]\ncgroup = {:?}\n{sections}", sweeper.cgroup());
         Self {
             node: builder.config(&config).start(),
             traces,

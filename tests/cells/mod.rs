@@ -1,5 +1,6 @@
 //! Cells: isolated executables, on a real kernel.
 
+mod aer;
 mod bad_input;
 mod cell_node;
 mod command_line;

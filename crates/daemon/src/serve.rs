@@ -40,6 +40,8 @@ pub struct Ready {
     pub listen: SocketAddr,
     pub pods_listen: Option<SocketAddr>,
     pub socket: PathBuf,
+    /// The socket for clients of Aurae, if the daemon created it.
+    pub aurae_socket: Option<PathBuf>,
     pub state: PathBuf,
     /// Missing on a node whose CA key is kept elsewhere.
     pub client_config: Option<PathBuf>,
@@ -132,6 +134,8 @@ impl Daemon {
             listen: engines.listeners.listen,
             pods_listen: engines.listeners.pods_listen,
             socket: engines.listeners.socket.clone(),
+            aurae_socket: (engines.listeners.aurae_socket.as_ref())
+                .map(|file| file.path().to_owned()),
             state: state.path().to_owned(),
             client_config: self.has_client_file.then(|| state.client_config()),
             first_start: engines.identity.created_ca,

@@ -91,6 +91,10 @@ mod tests {
             ("state = '/elsewhere'", "state"),
             ("listen = '127.0.0.1:1'", "listen"),
             ("pods_listen = '127.0.0.1:1'", "pods_listen"),
+            (
+                "[compatibility]\naurae_socket = '/a.sock'",
+                "compatibility.aurae_socket",
+            ),
             ("[cells]\ncgroup = 'other'", "cells.cgroup"),
             ("[cells]\nfirst_user = 1", "cells.first_user"),
             ("[cells]\nusers = 1", "cells.users"),

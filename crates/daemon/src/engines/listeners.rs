@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::{BuildError, Startup};
 use crate::config::{Config, Span};
 use crate::connection::{ConnectionLimits, Connections};
+use crate::listener::SocketFile;
 use crate::listener::bind::Sockets;
 
-pub const RESTART_KEYS: &[&str] = &["listen", "pods_listen"];
+pub const RESTART_KEYS: &[&str] = &["listen", "pods_listen", "compatibility.aurae_socket"];
 
 /// File descriptors kept free for files when the process's limit bounds the connections.
 const SPARE_FILE_DESCRIPTORS: usize = 128;
@@ -49,6 +50,8 @@ pub struct Listeners {
     pub listen: SocketAddr,
     pub pods_listen: Option<SocketAddr>,
     pub socket: PathBuf,
+    /// The socket for clients of Aurae, if the daemon created it.
+    pub aurae_socket: Option<SocketFile>,
 }
 
 impl Listeners {
@@ -60,16 +63,18 @@ impl Listeners {
 
 pub async fn build(startup: Startup<'_>) -> Result<Listeners, BuildError> {
     let socket = startup.state.socket();
-    let sockets = Sockets::bind(startup.config, &socket).await?;
+    let mut sockets = Sockets::bind(startup.config, &socket).await?;
     let listen = sockets.tls.local_addr()?;
     let pods = sockets.pods.as_ref();
     let pods_listen = pods.map(tokio::net::TcpListener::local_addr).transpose()?;
+    let aurae_socket = sockets.aurae_file.take();
     Ok(Listeners {
         sockets: Mutex::new(Some(sockets)),
         connections: Connections::new(limits(startup.config)),
         listen,
         pods_listen,
         socket,
+        aurae_socket,
     })
 }
 
@@ -80,6 +85,9 @@ pub fn reload(listeners: &Listeners, _: &Config, new: &Config) {
 pub async fn stop(listeners: &Listeners) {
     // Another program may have removed it already.
     let _ = std::fs::remove_file(&listeners.socket);
+    if let Some(file) = &listeners.aurae_socket {
+        file.remove();
+    }
 }
 
 /// Raises the limit on file descriptors as far as allowed and bounds the connections by it.

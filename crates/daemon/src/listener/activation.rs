@@ -1,7 +1,8 @@
 //! Sockets opened by the service manager before the daemon started (systemd socket activation).
 //!
-//! A unix socket serves local users; a TCP socket named `pods` (`FileDescriptorName=pods`) serves
-//! pod clients; any other TCP socket serves TLS.
+//! A unix socket serves local users, or clients of Aurae if it is named `aurae`
+//! (`FileDescriptorName=aurae`); a TCP socket named `pods` serves pod clients; any other TCP socket
+//! serves TLS.
 
 use std::io;
 use std::net::TcpListener;
@@ -14,6 +15,7 @@ use rustix::net::AddressFamily;
 pub struct Inherited {
     pub tls: Option<TcpListener>,
     pub unix: Option<UnixListener>,
+    pub aurae: Option<UnixListener>,
     pub pods: Option<TcpListener>,
 }
 
@@ -28,6 +30,7 @@ impl Inherited {
 
     fn assign(&mut self, socket: OwnedFd, name: &str) -> io::Result<()> {
         match (rustix::net::getsockname(&socket)?.address_family(), name) {
+            (AddressFamily::UNIX, "aurae") => self.aurae = Some(UnixListener::from(socket)),
             (AddressFamily::UNIX, _) => self.unix = Some(UnixListener::from(socket)),
             (AddressFamily::INET | AddressFamily::INET6, "pods") => {
                 let listener = TcpListener::from(socket);

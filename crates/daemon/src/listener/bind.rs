@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use super::activation::Inherited;
+use super::aurae_socket::{self, SocketFile};
 use crate::config::Config;
 
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,10 @@ pub struct Sockets {
     pub tls: TcpListener,
     pub unix: UnixListener,
     pub pods: Option<TcpListener>,
+    /// TLS on a unix socket for clients of Aurae.
+    pub aurae: Option<UnixListener>,
+    /// The file of that socket, if the daemon created it.
+    pub aurae_file: Option<SocketFile>,
 }
 
 impl Sockets {
@@ -65,19 +70,38 @@ impl Sockets {
             (None, Some(address)) => Some(tcp(address.0).await?),
             (None, None) => None,
         };
+        let use_unix = |listener: std::os::unix::net::UnixListener| {
+            let listener = listener
+                .set_nonblocking(true)
+                .and_then(|()| UnixListener::from_std(listener));
+            listener.map_err(|source| BindError::Inherited { source })
+        };
         let unix = match inherited.unix {
-            Some(listener) => {
-                let listener = listener
-                    .set_nonblocking(true)
-                    .and_then(|()| UnixListener::from_std(listener));
-                listener.map_err(|source| BindError::Inherited { source })?
-            }
+            Some(listener) => use_unix(listener)?,
             None => unix(socket).map_err(|source| BindError::Unix {
                 path: socket.to_owned(),
                 source,
             })?,
         };
-        Ok(Self { tls, unix, pods })
+        let aurae_path = config.settings.compatibility.aurae_socket.as_ref();
+        let (aurae, aurae_file) = match (inherited.aurae, aurae_path) {
+            (Some(listener), _) => (Some(use_unix(listener)?), None),
+            (None, Some(path)) => {
+                let bound = aurae_socket::bind(&path.0).map_err(|source| BindError::Unix {
+                    path: path.0.clone(),
+                    source,
+                })?;
+                (Some(bound.0), Some(bound.1))
+            }
+            (None, None) => (None, None),
+        };
+        Ok(Self {
+            tls,
+            unix,
+            pods,
+            aurae,
+            aurae_file,
+        })
     }
 }
 

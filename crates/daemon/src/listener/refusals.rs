@@ -1,7 +1,6 @@
 //! Rate limit for log lines about refused handshakes: the first ones of each second are logged,
 //! the rest counted.
 
-use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,13 +21,13 @@ struct Second {
 }
 
 impl Refusals {
-    pub(super) fn log(&self, from: SocketAddr, why: &str) {
+    pub(super) fn log(&self, from: &str, why: &str) {
         let (logged, suppressed) = self.count(Instant::now());
         if suppressed > 0 {
             info!(count = suppressed, "further TLS handshakes refused");
         }
         if logged {
-            info!(%from, why, "TLS handshake refused");
+            info!(from, why, "TLS handshake refused");
         }
     }
 

@@ -63,6 +63,8 @@ pub struct Server {
 enum Accept {
     Tls(TcpListener, TlsAcceptor),
     Unix(UnixListener),
+    /// TLS on a unix socket.
+    Aurae(UnixListener, TlsAcceptor),
     Pods(TcpListener),
 }
 
@@ -75,7 +77,7 @@ async fn accept(server: Server, from: Accept) {
         };
         match accepted {
             Ok(Incoming::Tcp(stream, address)) => server.admit_tcp(stream, address, &from),
-            Ok(Incoming::Unix(stream)) => server.admit_unix(stream),
+            Ok(Incoming::Unix(stream)) => server.admit_unix(stream, &from),
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
                 // Usually the process is out of file descriptors: continue when one is free.
@@ -101,7 +103,9 @@ impl Accept {
                 stream.set_nodelay(true)?;
                 Ok(Incoming::Tcp(stream, address))
             }
-            Self::Unix(listener) => Ok(Incoming::Unix(listener.accept().await?.0)),
+            Self::Unix(listener) | Self::Aurae(listener, _) => {
+                Ok(Incoming::Unix(listener.accept().await?.0))
+            }
         }
     }
 }
@@ -126,6 +130,10 @@ impl Server {
             return;
         };
         let acceptor = TlsAcceptor::from(engines.identity.tls.config());
+        if let Some(aurae) = sockets.aurae {
+            let from = Accept::Aurae(aurae, acceptor.clone());
+            tokio::spawn(accept(self.clone(), from));
+        }
         tokio::spawn(accept(self.clone(), Accept::Tls(sockets.tls, acceptor)));
         tokio::spawn(accept(self.clone(), Accept::Unix(sockets.unix)));
         if let Some(pods) = sockets.pods {
@@ -159,8 +167,9 @@ impl Server {
         match from {
             Accept::Tls(_, acceptor) => {
                 let acceptor = acceptor.clone();
+                let peer = address.to_string();
                 self.tracker
-                    .spawn(server.tls(stream, address, ticket, acceptor));
+                    .spawn(server.tls(stream, peer, client, ticket, acceptor));
             }
             _ => {
                 let caller = Caller::loopback_read_only();
@@ -170,7 +179,7 @@ impl Server {
         }
     }
 
-    fn admit_unix(&self, stream: UnixStream) {
+    fn admit_unix(&self, stream: UnixStream, from: &Accept) {
         let peer = match stream.peer_cred() {
             Ok(credentials) => credentials,
             Err(error) => {
@@ -179,9 +188,19 @@ impl Server {
             }
         };
         let client = Client::User(peer.uid());
-        let admitted = self.connections.admit(client.clone(), Standing::Privileged);
-        if let Some(ticket) = admitted {
+        // On the socket for clients of Aurae the certificate decides, once it is known.
+        let standing = match from {
+            Accept::Aurae(..) => Standing::Ordinary,
+            _ => Standing::Privileged,
+        };
+        if let Some(ticket) = self.connections.admit(client.clone(), standing) {
             let server = self.clone();
+            if let Accept::Aurae(_, acceptor) = from {
+                let (peer, acceptor) = ("unix".to_owned(), acceptor.clone());
+                self.tracker
+                    .spawn(server.tls(stream, peer, client, ticket, acceptor));
+                return;
+            }
             self.tracker.spawn(async move {
                 let caller = server.local_caller(peer).await;
                 let connection = Connection::new(caller, "unix".to_owned(), client, ticket);
@@ -204,7 +223,12 @@ impl Server {
         }
     }
 
-    async fn tls(self, stream: TcpStream, address: SocketAddr, ticket: Ticket, tls: TlsAcceptor) {
+    /// Serves a connection whose caller is identified by a certificate. It counts for `client`
+    /// until then.
+    async fn tls<S>(self, stream: S, peer: String, client: Client, ticket: Ticket, tls: TlsAcceptor)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let bound = self.connections.limits().handshake_timeout;
         let handshake = tls.accept(stream).into_fallible();
         let stream = tokio::select! {
@@ -214,7 +238,7 @@ impl Server {
                 Ok(Ok(stream)) => stream,
                 Ok(Err((error, stream))) => {
                     let why = explain_to_node(&error).unwrap_or_else(|| chain(&error));
-                    self.refusals.log(address, &why);
+                    self.refusals.log(&peer, &why);
                     let closed = tokio::time::timeout(CLOSE_TIMEOUT, close_after_alert(stream));
                     tokio::select! {
                         () = ticket.evicted() => {}
@@ -223,7 +247,7 @@ impl Server {
                     return;
                 }
                 Err(_) => {
-                    self.refusals.log(address, "it was not finished in time");
+                    self.refusals.log(&peer, "it was not finished in time");
                     return;
                 }
             },
@@ -237,7 +261,11 @@ impl Server {
         let caller = match certificate.map(|der| Caller::from_certificate(der)) {
             Some(Ok(caller)) => caller,
             Some(Err(error)) => {
-                info!(from = %address, error = chain(&error), "cannot read the client certificate");
+                info!(
+                    from = peer,
+                    error = chain(&error),
+                    "cannot read the client certificate"
+                );
                 return;
             }
             None => return,
@@ -246,7 +274,7 @@ impl Server {
             Via::Certificate { fingerprint, .. } => {
                 Client::Certificate(fingerprint.as_str().into())
             }
-            _ => Client::Address(address.ip()),
+            _ => client,
         };
         let standing = match caller.role {
             Some(Role::Admin) => Standing::Privileged,
@@ -254,10 +282,10 @@ impl Server {
             _ => Standing::Ordinary,
         };
         if !ticket.identify(client.clone(), standing) {
-            info!(from = %address, who = %caller, "connection refused: too many with running calls");
+            info!(from = peer, who = %caller, "connection refused: too many with running calls");
             return;
         }
-        let connection = Connection::new(caller, address.to_string(), client, ticket);
+        let connection = Connection::new(caller, peer, client, ticket);
         self.serve(stream, connection).await;
     }
 
@@ -346,7 +374,7 @@ fn loopback_client(stream: &TcpStream, address: SocketAddr) -> Client {
 
 /// Closes a refused connection so that the peer receives the alert: closing a socket with unread
 /// bytes resets it, and the reset would overtake the alert.
-async fn close_after_alert(mut stream: TcpStream) {
+async fn close_after_alert<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     if stream.shutdown().await.is_ok() {
         let mut rest = stream.take(DRAIN_BYTES);
         let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
@@ -358,6 +386,7 @@ impl std::fmt::Debug for Accept {
         f.write_str(match self {
             Self::Tls(..) => "Accept::Tls",
             Self::Unix(_) => "Accept::Unix",
+            Self::Aurae(..) => "Accept::Aurae",
             Self::Pods(_) => "Accept::Pods",
         })
     }

@@ -103,6 +103,12 @@ fn greeting(ready: &Ready) -> String {
             "original pod clients read on {pods}, without TLS\n"
         ));
     }
+    if let Some(socket) = &ready.aurae_socket {
+        text.push_str(&format!(
+            "clients of Aurae connect to {} (TLS)\n",
+            socket.display()
+        ));
+    }
     text.push_str(&format!(
         "state: {}   ready in {} ms\n",
         ready.state.display(),

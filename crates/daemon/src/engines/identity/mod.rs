@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::{BuildError, Startup};
-use crate::config::{CertificateName, Config, Serial};
+use crate::config::{CertificateName, Config, Serial, SocketPath};
 pub use renewal::Renewal;
 
 pub const RESTART_KEYS: &[&str] = &[];
@@ -38,6 +38,8 @@ pub struct IdentitySection {
 pub struct CompatibilitySection {
     /// Whether the certificate also carries the server name that clients of Aurae verify.
     pub aurae: bool,
+    /// The path of a unix socket that serves TLS; implies that server name.
+    pub aurae_socket: Option<SocketPath>,
 }
 
 /// The serial numbers in force; clones share them.
@@ -115,7 +117,8 @@ impl WantedNames {
     fn of(config: &Config) -> Self {
         let settings = &config.settings;
         let mut names = settings.names.clone();
-        if settings.compatibility.aurae {
+        let compatibility = &settings.compatibility;
+        if compatibility.aurae || compatibility.aurae_socket.is_some() {
             names.push(CertificateName::Dns(AURAE_SERVER_NAME.to_owned()));
         }
         Self {
