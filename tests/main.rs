@@ -38,6 +38,7 @@ mod memory;
 mod mounts;
 mod netstat;
 mod network;
+mod pcap;
 mod pods;
 mod processes;
 mod readings;

@@ -88,6 +88,7 @@ pub const RULES: &[Rule] = &[
     reads("/machine.MachineService/Mounts"),
     reads("/machine.MachineService/Netstat"),
     reads("/machine.MachineService/NetworkDeviceStats"),
+    administers("/machine.MachineService/PacketCapture"),
     reads("/machine.MachineService/Processes"),
     administers("/machine.MachineService/Read"),
     operates("/machine.MachineService/Reboot"),

@@ -11,7 +11,7 @@ use mainstay_client::Options;
 
 use crate::commands::{
     cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
-    health, interfaces, logs, ls, man, netstat, pki, ps, restart, routes, run, serve, stats,
+    health, interfaces, logs, ls, man, netstat, pcap, pki, ps, restart, routes, run, serve, stats,
     support, time, top, version,
 };
 use crate::environment;
@@ -189,6 +189,7 @@ pub enum Command {
     Routes(routes::Routes),
     Cgroups(cgroups::Cgroups),
     Time(time::Time),
+    Pcap(pcap::Pcap),
     Dmesg(dmesg::Dmesg),
     Containers(containers::Containers),
     Stats(stats::Stats),

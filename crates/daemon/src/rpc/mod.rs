@@ -14,6 +14,7 @@ use tonic::Status;
 pub use blocking::blocking;
 pub use producer::{Gathering, Gone, Reader, produce, produce_many};
 pub use reading::reading;
+pub use slots::{Bounds, Slot, Slots};
 
 /// The largest message either way.
 pub const MAX_MESSAGE_BYTES: usize = 32 << 20;

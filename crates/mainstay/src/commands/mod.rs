@@ -19,6 +19,7 @@ pub mod logs;
 pub mod ls;
 pub mod man;
 pub mod netstat;
+pub mod pcap;
 pub mod pki;
 pub mod ps;
 pub mod restart;
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Routes(routes) => block_on(routes.run(&global)),
         Command::Cgroups(cgroups) => block_on(cgroups.run(&global)),
         Command::Time(time) => block_on(time.run(&global)),
+        Command::Pcap(pcap) => block_on(pcap.run(&global)),
         Command::Dmesg(dmesg) => block_on(dmesg.run(&global)),
         Command::Containers(containers) => block_on(containers.run(&global)),
         Command::Stats(stats) => block_on(stats.run(&global)),

@@ -8,6 +8,7 @@ mod list;
 mod logs;
 mod mounts;
 mod netstat;
+mod packet_capture;
 mod read;
 mod readings;
 
@@ -18,14 +19,14 @@ use mainstay_api::envelope;
 use mainstay_api::machine::machine_service_server::MachineService;
 use mainstay_api::machine::{
     BootstrapRequest, BootstrapResponse, CopyRequest, CpuFreqStatsResponse, CpuInfoResponse,
-    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FeaturesInfo,
-    FileInfo, HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
-    MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse, PlatformInfo,
-    ReadRequest, RebootResponse, RecoverRequest, RecoverResponse, ResetRequest, ResetResponse,
-    RollbackRequest, RollbackResponse, ServiceListResponse, ServiceRestartRequest,
-    ServiceRestartResponse, ServiceStartRequest, ServiceStartResponse, ServiceStopRequest,
-    ServiceStopResponse, ShutdownResponse, SystemStatResponse, UpgradeRequest, UpgradeResponse,
-    Version, VersionInfo, VersionResponse,
+    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FeaturesInfo, FileInfo,
+    HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
+    MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse,
+    PacketCaptureRequest, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
+    RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,
+    ServiceListResponse, ServiceRestartRequest, ServiceRestartResponse, ServiceStartRequest,
+    ServiceStartResponse, ServiceStopRequest, ServiceStopResponse, ShutdownResponse,
+    SystemStatResponse, UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
 };
 use mainstay_api::os::{
     ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
@@ -83,6 +84,7 @@ impl MachineService for Machine {
     type KubeconfigStream = Answers<Data>;
     type ListStream = Answers<FileInfo>;
     type LogsStream = Answers<Data>;
+    type PacketCaptureStream = Answers<Data>;
     type ReadStream = Answers<Data>;
 
     async fn version(&self, _: Request<()>) -> Result<Response<VersionResponse>, Status> {
@@ -296,5 +298,12 @@ impl MachineService for Machine {
         netstat::netstat(request.into_inner())
             .await
             .map(|answer| Response::new(envelope(answer)))
+    }
+
+    async fn packet_capture(
+        &self,
+        request: Request<PacketCaptureRequest>,
+    ) -> Result<Response<Answers<Data>>, Status> {
+        packet_capture::stream(request.into_inner()).map(Response::new)
     }
 }
