@@ -15,7 +15,7 @@ use crate::cli::Format;
 use crate::connection::Connection;
 use crate::failure::{Exit, Failure, Outcome, warn};
 use crate::output::{self, NodeLines};
-use mainstay_client::format::to_json;
+use mainstay_client::format::{printable, to_json};
 use mainstay_paths::escape_wire;
 
 /// Parses a path of the node: as it is, or with escapes as `mainstay ls` prints them. Returns it as

@@ -19,8 +19,8 @@ use mainstay_api::envelope;
 use mainstay_api::machine::machine_service_server::MachineService;
 use mainstay_api::machine::{
     BootstrapRequest, BootstrapResponse, CopyRequest, CpuFreqStatsResponse, CpuInfoResponse,
-    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FeaturesInfo, FileInfo,
-    HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
+    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FeaturesInfo,
+    FileInfo, HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
     MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse,
     PacketCaptureRequest, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
     RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,

@@ -10,9 +10,9 @@ use mainstay_capture::{
 use tonic::{Code, Status};
 use tracing::info;
 
-use crate::chain::chain;
 use crate::requester::Requester;
 use crate::rpc::{Answers, Bounds, Slots};
+use mainstay_error_chain::chain;
 
 /// Each capture holds a socket and its buffers, of about 5 MiB.
 static CAPTURES: Slots = Slots::new(Bounds {

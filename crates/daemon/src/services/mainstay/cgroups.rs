@@ -7,8 +7,8 @@ use mainstay_api::mainstay::{
 use mainstay_node::cgroups::{Cgroup, CgroupsError, Cpu, Io, Memory, Pids, Pressure, Selection};
 use tonic::{Code, Status};
 
-use crate::chain::chain;
 use crate::rpc::{fitting, reading};
+use mainstay_error_chain::chain;
 
 /// Cgroups of one answer; reading one takes about 20 files.
 const MAX_CGROUPS: usize = 10_000;

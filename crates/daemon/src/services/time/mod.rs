@@ -12,10 +12,10 @@ use mainstay_node::ntp::{Measurement, QueryError};
 use prost_types::{Duration, Timestamp as WireTimestamp};
 use tonic::{Code, Request, Response, Status};
 
-use crate::chain::chain;
 use crate::engines::time::{LastMeasurement, NtpServer};
 use crate::node::Node;
 use crate::rpc::{reading, status};
+use mainstay_error_chain::chain;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 

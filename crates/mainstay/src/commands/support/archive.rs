@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use mainstay_archive::{Content, Member, Time, Writer};
 use tokio::sync::{mpsc, oneshot};
 
 use super::redact::redact;
@@ -115,13 +116,23 @@ fn write_entries(
     top: &str,
     time: i64,
 ) -> io::Result<()> {
-    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
+    let mut archive = Writer::new(GzEncoder::new(file, Compression::default()));
     while let Some((name, content)) = entries.blocking_recv() {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(FILE_MODE);
-        header.set_mtime(u64::try_from(time).unwrap_or(0));
-        archive.append_data(&mut header, format!("{top}/{name}"), content.as_slice())?;
+        let member = Member {
+            name: format!("{top}/{name}").into_bytes(),
+            content: Content::Regular {
+                size: content.len() as u64,
+            },
+            mode: FILE_MODE,
+            uid: 0,
+            gid: 0,
+            modified: Time {
+                seconds: time,
+                nanoseconds: 0,
+            },
+            xattrs: Vec::new(),
+        };
+        archive.append(&member, content.as_slice())?;
     }
-    archive.into_inner()?.finish()?.sync_all()
+    archive.finish()?.finish()?.sync_all()
 }
