@@ -45,6 +45,9 @@ pub struct CpuShares(u64);
 pub struct CpuMax {
     pub quota: u64,
     pub period: u64,
+    /// Whether the request named the period. Missing in records of before this field.
+    #[serde(skip_serializing_if = "is_default_period")]
+    period_requested: bool,
 }
 
 /// Memory limits in bytes.
@@ -74,12 +77,16 @@ pub enum BadLimit {
     Weight(u64),
     #[error("invalid CPU period {0}; use 1000 to 1000000 microseconds")]
     Period(u64),
-    #[error("invalid CPU quota {0}; use at least 1000 microseconds")]
+    #[error("a CPU period without a CPU quota has no effect; set both, or neither")]
+    PeriodWithoutQuota,
+    #[error("invalid CPU quota {0}; use 1000 to 17592186044415 microseconds")]
     Quota(i64),
     #[error("invalid list of CPUs or NUMA nodes {0:?}; write 0-3,7")]
     List(String),
     #[error("a memory limit cannot be negative")]
     NegativeMemory,
+    #[error("a memory limit (memory.high, memory.max) of 0 bytes leaves no memory; leave it out")]
+    NoMemory,
     #[error(
         "{shown:?} is not a block device; write its path, as /dev/sda, or its device number, as 8:0"
     )]
@@ -114,10 +121,11 @@ impl CpuShares {
         }
     }
 
-    /// Converts a cgroup v2 weight, by the inverse of the formula that runc and crun use.
+    /// Converts a cgroup v2 weight to the smallest shares with exactly that weight, by the inverse
+    /// of the formula that runc and crun use.
     pub fn from_weight(weight: u64) -> Result<Self, BadLimit> {
         match weight {
-            1..=10_000 => Ok(Self((2 + (weight - 1) * 262_142 / 9_999).clamp(2, 262_144))),
+            1..=10_000 => Ok(Self(2 + ((weight - 1) * 262_142).div_ceil(9_999))),
             _ => Err(BadLimit::Weight(weight)),
         }
     }
@@ -134,18 +142,40 @@ impl CpuShares {
 
 impl CpuMax {
     const DEFAULT_PERIOD: u64 = 100_000;
+    /// The kernel's `max_cfs_runtime`.
+    const MAX_QUOTA: u64 = (1 << 44) - 1;
 
     /// Validates quota and period; a quota that is not positive means unlimited.
     pub fn new(quota: i64, period: Option<u64>) -> Result<Option<Self>, BadLimit> {
+        match u64::try_from(quota) {
+            Err(_) | Ok(0) => match period {
+                None => Ok(None),
+                Some(_) => Err(BadLimit::PeriodWithoutQuota),
+            },
+            Ok(_) => Self::limited(quota, period).map(Some),
+        }
+    }
+
+    /// Validates quota and period; there is no value for unlimited.
+    pub fn limited(quota: i64, period: Option<u64>) -> Result<Self, BadLimit> {
+        let period_requested = period.is_some();
         let period = period.unwrap_or(Self::DEFAULT_PERIOD);
         if !(1_000..=1_000_000).contains(&period) {
             return Err(BadLimit::Period(period));
         }
         match u64::try_from(quota) {
-            Err(_) | Ok(0) => Ok(None),
-            Ok(1..1_000) => Err(BadLimit::Quota(quota)),
-            Ok(quota) => Ok(Some(Self { quota, period })),
+            Ok(bounded @ 1_000..=Self::MAX_QUOTA) => Ok(Self {
+                quota: bounded,
+                period,
+                period_requested,
+            }),
+            _ => Err(BadLimit::Quota(quota)),
         }
+    }
+
+    /// The period as requested; `None` if it is the default.
+    pub fn requested_period(self) -> Option<u64> {
+        (self.period_requested || self.period != Self::DEFAULT_PERIOD).then_some(self.period)
     }
 }
 
@@ -154,6 +184,13 @@ impl CpuMax {
 struct UncheckedCpuMax {
     quota: u64,
     period: u64,
+    #[serde(default)]
+    period_requested: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_default_period(requested: &bool) -> bool {
+    !requested
 }
 
 impl TryFrom<UncheckedCpuMax> for CpuMax {
@@ -161,7 +198,11 @@ impl TryFrom<UncheckedCpuMax> for CpuMax {
 
     fn try_from(unchecked: UncheckedCpuMax) -> Result<Self, BadLimit> {
         let quota = i64::try_from(unchecked.quota).unwrap_or(i64::MAX);
-        Self::new(quota, Some(unchecked.period))?.ok_or(BadLimit::Quota(0))
+        let checked = Self::limited(quota, Some(unchecked.period))?;
+        Ok(Self {
+            period_requested: unchecked.period_requested,
+            ..checked
+        })
     }
 }
 
@@ -182,6 +223,14 @@ impl TryFrom<String> for CpuList {
 }
 
 impl MemoryLimits {
+    /// Refuses a limit that leaves no memory.
+    pub fn check(self) -> Result<Self, BadLimit> {
+        if self.high == Some(0) || self.max == Some(0) {
+            return Err(BadLimit::NoMemory);
+        }
+        Ok(self)
+    }
+
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -222,7 +271,6 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn cpu_shares_out_of_range_are_refused() {
@@ -246,7 +294,31 @@ mod tests {
         assert_eq!((max.quota, max.period), (50_000, 100_000));
         assert_eq!(CpuMax::new(-1, None), Ok(None));
         assert_eq!(CpuMax::new(999, None), Err(BadLimit::Quota(999)));
+        assert_eq!(
+            CpuMax::new(i64::MAX, None),
+            Err(BadLimit::Quota(i64::MAX))
+        );
+        assert_eq!(CpuMax::limited(0, None), Err(BadLimit::Quota(0)));
+        assert_eq!(CpuMax::limited(-1, None), Err(BadLimit::Quota(-1)));
+        for quota in [0, -1] {
+            let lone = CpuMax::new(quota, Some(100_000));
+            assert_eq!(lone, Err(BadLimit::PeriodWithoutQuota));
+        }
         assert_eq!(CpuMax::new(5_000, Some(10)), Err(BadLimit::Period(10)));
+    }
+
+    /// The default period, named or not, has the same effect, but is not the same request.
+    #[test]
+    fn a_record_keeps_whether_the_cpu_period_was_requested() {
+        for (period, shown) in [(None, None), (Some(100_000), Some(100_000))] {
+            let max = CpuMax::limited(50_000, period).unwrap();
+            let kept = serde_json::to_string(&max).unwrap();
+            let read: CpuMax = serde_json::from_str(&kept).unwrap();
+            assert_eq!(read.requested_period(), shown, "{kept}");
+        }
+        let earlier = r#"{"quota":50000,"period":20000}"#;
+        let earlier: CpuMax = serde_json::from_str(earlier).unwrap();
+        assert_eq!(earlier.requested_period(), Some(20_000));
     }
 
     #[test]
@@ -317,11 +389,15 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn weights_survive_a_round_trip_through_shares(weight in 1..=10_000_u64) {
-            let back = CpuShares::from_weight(weight).unwrap().weight();
-            prop_assert!(back.abs_diff(weight) <= 1);
+    #[test]
+    fn every_weight_survives_a_round_trip_through_shares() {
+        for weight in 1..=10_000 {
+            let shares = CpuShares::from_weight(weight).unwrap();
+            assert_eq!(shares.weight(), weight);
+            assert_eq!(CpuShares::new(shares.shares()), Ok(Some(shares)));
+        }
+        for bad in [0, 10_001, u64::MAX] {
+            assert_eq!(CpuShares::from_weight(bad), Err(BadLimit::Weight(bad)));
         }
     }
 }

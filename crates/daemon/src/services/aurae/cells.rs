@@ -11,7 +11,7 @@ use mainstay_api::aurae::cells::v0::{
     MemoryController,
 };
 use mainstay_cells::{
-    CellSpec, CellStatus, CpuList, CpuMax, CpuShares, ExecutableSpec, Limits, MemoryLimits,
+    BadLimit, CellSpec, CellStatus, CpuList, CpuMax, CpuShares, ExecutableSpec, Limits, MemoryLimits,
     Namespace, StopOptions,
 };
 use tonic::{Request, Response, Status};
@@ -20,7 +20,12 @@ use crate::rpc::status::{self, invalid};
 use crate::services::runtime::{CellCalls, cell_name, executable_name};
 
 /// The namespaces that a cell without process isolation shares with the host.
-const OF_PROCESSES: [Namespace; 3] = [Namespace::Pid, Namespace::Mount, Namespace::Ipc];
+const OF_PROCESSES: [Namespace; 4] = [
+    Namespace::Pid,
+    Namespace::Mount,
+    Namespace::Ipc,
+    Namespace::Uts,
+];
 
 #[tonic::async_trait]
 impl CellService for CellCalls {
@@ -90,15 +95,13 @@ impl CellService for CellCalls {
     ) -> Result<Response<CellServiceStopResponse>, Status> {
         let request = request.into_inner();
         let cell = cell_name(request.cell_name())?;
-        let executable = match request.executable_name.as_str() {
-            "" => None,
-            name => Some(executable_name(name)?),
-        };
-        let stopped = self
-            .node
-            .engines
-            .cells
-            .stop(cell, executable, StopOptions::default());
+        // Never all of them: an empty name is a field that the client forgot.
+        let executable = executable_name(&request.executable_name)?;
+        let stopped =
+            self.node
+                .engines
+                .cells
+                .stop(cell, Some(executable), StopOptions::default());
         stopped.await.map_err(|error| status::of_cells(&error))?;
         Ok(Response::new(CellServiceStopResponse {}))
     }
@@ -126,12 +129,25 @@ fn spec(cell: &Cell) -> Result<CellSpec, Status> {
     let cpu = cell.cpu.unwrap_or_default();
     let cpuset = cell.cpuset.clone().unwrap_or_default();
     let memory = cell.memory.unwrap_or_default();
-    let list = |text: &Option<String>| text.as_deref().map(CpuList::new).transpose();
+    // An empty list is an unset one, as in the kernel.
+    let list = |text: &Option<String>| {
+        let text = text.as_deref().filter(|text| !text.is_empty());
+        text.map(CpuList::new).transpose()
+    };
     let bytes = |number: Option<i64>| {
         let number = number.map(u64::try_from).transpose();
-        number.map_err(|_| Status::invalid_argument("a memory limit cannot be negative"))
+        number.map_err(|_| invalid(BadLimit::NegativeMemory))
     };
-    let max = cpu.max.map(|max| CpuMax::new(max, cpu.period)).transpose();
+    if cpu.max.is_none() && cpu.period.is_some() {
+        return Err(invalid(BadLimit::PeriodWithoutQuota));
+    }
+    let max = cpu.max.map(|max| CpuMax::limited(max, cpu.period));
+    let memory = MemoryLimits {
+        min: bytes(memory.min)?,
+        low: bytes(memory.low)?,
+        high: bytes(memory.high)?,
+        max: bytes(memory.max)?,
+    };
     Ok(CellSpec {
         limits: Limits {
             cpu_shares: cpu
@@ -139,15 +155,10 @@ fn spec(cell: &Cell) -> Result<CellSpec, Status> {
                 .map(CpuShares::from_weight)
                 .transpose()
                 .map_err(invalid)?,
-            cpu_max: max.map_err(invalid)?.flatten(),
+            cpu_max: max.transpose().map_err(invalid)?,
             cpus: list(&cpuset.cpus).map_err(invalid)?,
             mems: list(&cpuset.mems).map_err(invalid)?,
-            memory: MemoryLimits {
-                min: bytes(memory.min)?,
-                low: bytes(memory.low)?,
-                high: bytes(memory.high)?,
-                max: bytes(memory.max)?,
-            },
+            memory: memory.check().map_err(invalid)?,
             ..Limits::default()
         },
         share,
@@ -163,7 +174,7 @@ fn shown(status: &CellStatus) -> Cell {
     let cpu = CpuController {
         weight: limits.cpu_shares.map(CpuShares::weight),
         max: limits.cpu_max.and_then(|max| i64::try_from(max.quota).ok()),
-        period: limits.cpu_max.map(|max| max.period),
+        period: limits.cpu_max.and_then(CpuMax::requested_period),
     };
     let cpuset = CpusetController {
         cpus: text(&limits.cpus),
