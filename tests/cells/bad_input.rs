@@ -483,6 +483,7 @@ async fn output_of_a_foreign_process_is_refused() {
         let request = GetSubProcessStreamRequest {
             channel_type: 0,
             process_id,
+            ..GetSubProcessStreamRequest::default()
         };
         let answer = observe.get_sub_process_stream(request).await;
         refused(
@@ -508,6 +509,7 @@ async fn output_of_a_foreign_process_is_refused() {
         let request = GetSubProcessStreamRequest {
             channel_type,
             process_id,
+            ..GetSubProcessStreamRequest::default()
         };
         let answer = observe.get_sub_process_stream(request).await;
         refused(answer.map(drop), INVALID, "channel");

@@ -14,12 +14,14 @@ mod sys;
 pub mod zygote;
 
 pub use engine::{
-    Allocated, CellError, CellEvent, CellEvents, CellStatus, Cells, FoundRun, OpenError, Settings,
-    StopOptions, Usage,
+    Allocated, AttachOptions, Attachment, AttachmentReader, AttachmentWriter, CellError, CellEvent,
+    CellEvents, CellStatus, Cells, FoundRun, OpenError, Settings, StopOptions, Usage,
 };
 pub use limits::{
     BadLimit, CpuList, CpuMax, CpuShares, Device, IoLimit, IoLimits, IoRates, Limits, MemoryLimits,
 };
 pub use name::{BadCellName, BadExecutableName, CellName, ExecutableName, digest};
 pub use record::{CellRecord, ExecutableRecord, ExitStatus, Run, RunEnd};
-pub use spec::{BadSpec, CellSpec, ExecutableSpec, Namespace};
+pub use shim::attachment::{MAX_DATA_BYTES, ShimMessage};
+pub use shim::protocol::Attached;
+pub use spec::{BadSpec, CellSpec, ExecutableSpec, Namespace, TerminalSize};

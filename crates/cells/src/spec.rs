@@ -48,6 +48,26 @@ pub struct ExecutableSpec {
     pub keep_capabilities: Vec<String>,
     pub allow_new_privileges: bool,
     pub seccomp: Profile,
+    /// Whether its standard input is a pipe that attachments write to, and not empty.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stdin: bool,
+    /// The initial size of its terminal, if it runs on a pseudoterminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSize>,
+}
+
+impl ExecutableSpec {
+    /// Returns whether a client can attach to it.
+    pub fn is_attachable(&self) -> bool {
+        self.stdin || self.terminal.is_some()
+    }
+}
+
+/// The size of a terminal, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub columns: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -14,6 +14,7 @@ pub struct Requester {
     pub client: Client,
     /// Administrators and local users, who are never locked out by others.
     pub privileged: bool,
+    pub role: Option<Role>,
 }
 
 impl Requester {
@@ -28,6 +29,7 @@ impl Requester {
         Self {
             client,
             privileged: local || caller.role == Some(Role::Admin),
+            role: caller.role,
         }
     }
 
@@ -37,6 +39,7 @@ impl Requester {
         let own = || Self {
             client: Client::User(rustix::process::geteuid().as_raw()),
             privileged: true,
+            role: Some(Role::Admin),
         };
         CURRENT.try_with(Self::clone).unwrap_or_else(|_| own())
     }

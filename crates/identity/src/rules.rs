@@ -118,6 +118,7 @@ pub const RULES: &[Rule] = &[
     operates("/os.OSService/Restart"),
     reads("/os.OSService/Stats"),
     administers("/runtime.CellService/Allocate"),
+    administers("/runtime.CellService/Attach"),
     administers("/runtime.CellService/Free"),
     reads("/runtime.CellService/List"),
     administers("/runtime.CellService/Start"),

@@ -2,7 +2,8 @@
 //!
 //! This is the log format of CRI. A file is nothing but such lines: it has no header and no version,
 //! so that every log tool can read it, and the format does not change. `F` ends a logical line, `P`
-//! marks a partial one that continues in the next record of the same stream.
+//! marks a partial one that continues in the next record of the same stream. The further tag of
+//! `F:N` says that the line had no newline.
 //!
 //! Parsing accepts every byte string and never fails; a line of another format is a record without
 //! a time whose text is the whole line.
@@ -47,8 +48,13 @@ pub struct Record<'a> {
     pub stream: Stream,
     /// True if the text continues in the next record of the same stream.
     pub partial: bool,
+    /// True if the line was written without a newline at its end.
+    pub unterminated: bool,
     pub text: &'a [u8],
 }
+
+/// The tags of a line that was written without a newline.
+const UNTERMINATED: &[u8] = b"F:N ";
 
 /// Parses one line without its newline.
 pub fn parse_line(line: &[u8]) -> Record<'_> {
@@ -56,6 +62,7 @@ pub fn parse_line(line: &[u8]) -> Record<'_> {
         time: None,
         stream: Stream::Stdout,
         partial: false,
+        unterminated: false,
         text: line,
     })
 }
@@ -87,6 +94,7 @@ fn parse_strictly(line: &[u8]) -> Option<Record<'_>> {
         time: Some(time),
         stream,
         partial,
+        unterminated: rest.starts_with(UNTERMINATED),
         text,
     })
 }
@@ -185,6 +193,21 @@ pub(crate) fn write_line(
         begin = end + 1;
     }
     header.write_pieces(out, &line[begin..], unfinished);
+}
+
+/// Appends a line without newlines that was written without one at its end.
+pub(crate) fn write_unterminated(out: &mut Vec<u8>, time: Timestamp, stream: Stream, text: &[u8]) {
+    let mut header = Header::new(time, stream);
+    let rest = text.len() % MAX_TEXT;
+    let rest = if rest == 0 { text.len().min(MAX_TEXT) } else { rest };
+    let (head, last) = text.split_at(text.len() - rest);
+    if !head.is_empty() {
+        header.write_pieces(out, head, true);
+    }
+    out.extend_from_slice(&header.0[..HEADER_LEN - b"F ".len()]);
+    out.extend_from_slice(UNTERMINATED);
+    out.extend_from_slice(last);
+    out.push(b'\n');
 }
 
 /// Returns the length of the first line with its newline, or of all bytes if there is none.

@@ -85,6 +85,7 @@ impl CellClient {
         let request = GetSubProcessStreamRequest {
             channel_type: channel,
             process_id: pid.into(),
+            ..GetSubProcessStreamRequest::default()
         };
         let stream = self.observe.get_sub_process_stream(request).await?;
         Ok(stream.into_inner())

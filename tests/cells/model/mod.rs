@@ -273,6 +273,7 @@ async fn assert_all_written(channel: Channel, pid: i32) {
     let request = GetSubProcessStreamRequest {
         channel_type: LogChannelType::ChannelStdout.into(),
         process_id: pid.into(),
+        ..GetSubProcessStreamRequest::default()
     };
     let mut client = ObserveClient::new(channel);
     let output = client.get_sub_process_stream(request).await.unwrap();

@@ -88,6 +88,7 @@ impl Ended {
         let request = GetSubProcessStreamRequest {
             channel_type: LogChannelType::ChannelStdout.into(),
             process_id: self.pid.into(),
+            ..GetSubProcessStreamRequest::default()
         };
         let mut observe = ObserveClient::new(channel.clone());
         let output = observe.get_sub_process_stream(request).await.unwrap();

@@ -147,6 +147,7 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
                     path = %path.display(), error,
                     "unreadable executable record; freeing its cell removes it"
                 );
+                note_unknown(inner, name.to_str().and_then(|name| name.strip_suffix(".json")));
                 continue;
             }
         };
@@ -190,11 +191,28 @@ fn sweep_logs(inner: &Inner) -> io::Result<()> {
         // Logs of a cell with an unreadable record stay with it.
         let unknown = !known.contains(key) && inner.paths.cells.join(key).exists();
         let is_kept = keep.contains(name.to_str().unwrap_or_default());
+        if !is_kept && starting.contains(key) {
+            note_unknown(inner, name.to_str());
+        }
         if !is_kept && !unknown && !starting.contains(key) {
             remove_directory(&entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Notes files of an executable that is not known for the Free of its cell, by their key.
+fn note_unknown(inner: &Inner, key: Option<&str>) {
+    let Some((cell, executable)) = key.and_then(|key| key.split_once('_')) else {
+        return;
+    };
+    let Ok(executable) = executable.parse::<ExecutableName>() else {
+        return;
+    };
+    let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
+    if let Some(cell) = cells.iter().find(|known| known.name().key() == cell) {
+        cell.state().unknown_files.insert(executable);
+    }
 }
 
 fn adopt_processes(inner: &Inner, cell: &Arc<Cell>) {

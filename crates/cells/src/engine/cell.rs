@@ -43,6 +43,9 @@ pub(super) struct State {
     pub(super) queued_events: BTreeSet<ExecutableName>,
     /// Executables that have ended, whose cgroups are still to be removed.
     pub(super) stale_cgroups: Vec<ExecutableName>,
+    /// Names in record files and logs whose executables are not known: half begun, or with an
+    /// unreadable record. They are removed with the cell.
+    pub(super) unknown_files: BTreeSet<ExecutableName>,
     /// The records are being removed: none is applied any more.
     pub(super) closed: bool,
     /// The executable that is being started.
@@ -102,6 +105,7 @@ impl Cell {
                 published: BTreeMap::new(),
                 queued_events: BTreeSet::new(),
                 stale_cgroups: Vec::new(),
+                unknown_files: BTreeSet::new(),
                 closed: false,
                 starting: None,
                 stopping: BTreeMap::new(),

@@ -74,6 +74,24 @@ pub enum CellError {
     ShimUnresponsive { cell: CellName, source: io::Error },
     #[error("the shim of cell {cell} failed: {what}")]
     ShimFailed { cell: CellName, what: String },
+    #[error(
+        "executable {executable} of cell {cell} has neither a standard input nor a terminal; start \
+         it with one"
+    )]
+    NotAttachable {
+        cell: CellName,
+        executable: ExecutableName,
+    },
+    #[error("executable {executable} of cell {cell} has too many attachments; close one of them")]
+    TooManyAttachments {
+        cell: CellName,
+        executable: ExecutableName,
+    },
+    #[error(
+        "the shim of cell {cell} is of an earlier build and cannot give an executable a standard \
+         input or a terminal: {what}; free the cell and allocate it again"
+    )]
+    EarlierShim { cell: CellName, what: String },
     #[error("{process} of cell {cell} survived SIGKILL (uninterruptible sleep)")]
     Unkillable { cell: CellName, process: String },
     #[error("cannot write the records of cell {cell}")]

@@ -1,5 +1,7 @@
 //! Free: kills everything in a cell and in those nested in it, and removes their cgroups and files.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 
 use mainstay_journal::Timestamp;
@@ -9,11 +11,11 @@ use super::caller::Caller;
 use super::cell::{Cell, Phase};
 use super::cgroup_names::{SHIMS, shim_cgroup};
 use super::error::CellError;
-use super::paths::Swept;
 use super::stop::KILL_TIMEOUT;
-use super::{Inner, blocking, lock};
+use super::{Inner, blocking, lock, shim_call};
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExitStatus, RunEnd};
+use crate::spec::Namespace;
 use crate::sys;
 
 pub(super) async fn free(
@@ -69,6 +71,9 @@ async fn dismantle(inner: &Arc<Inner>, caller: &Caller, cell: &Arc<Cell>) -> Res
     if cell.state().phase == Phase::Gone {
         return Ok(());
     }
+    if cell.shares(Namespace::Pid) {
+        on_cell(inner, cell, reap).await?;
+    }
     let cgroups = on_cell(inner, cell, kill).await?;
     let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
     if let Some(pidfd) = pidfd {
@@ -105,6 +110,24 @@ async fn on_cell<T: Send + 'static>(
 ) -> Result<T, CellError> {
     let (inner, its) = (Arc::clone(inner), Arc::clone(cell));
     blocking(cell.name(), move || step(&inner, &its)).await
+}
+
+/// Kills the executables of a cell that shares the host's PID namespace while its shim runs, which
+/// reaps them. Killed together with it, they would become zombies of the host's init process.
+fn reap(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
+    if cell.state().shim.is_none() {
+        return Ok(());
+    }
+    let name = cell.name();
+    inner
+        .cgroups()?
+        .kill(name.as_str())
+        .map_err(CellError::Cgroup)?;
+    if let Err(error) = shim_call::reap(&inner.paths, name) {
+        // Of an earlier build, or stuck: it is killed next, and its children are left to init.
+        tracing::debug!(cell = %name, %error, "the shim of a cell cannot reap its executables");
+    }
+    Ok(())
 }
 
 /// Kills everything in the cell, and returns the cgroups it was in. The exit of PID 1 ends the
@@ -151,20 +174,17 @@ fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
         inner.read_record(cell, executable);
     }
     publish_lost(inner, cell, &names);
+    // A shim may have been killed while it started one that is not known.
+    let mut with_files: BTreeSet<ExecutableName> = names.into_iter().collect();
     {
         let mut state = cell.state();
         state.closed = true;
         state.executables.clear();
+        with_files.extend(state.unknown_files.iter().cloned());
     }
-    // Without a known executable and without a shim none was ever started.
-    let swept = if cell.unreadable.is_some() || !names.is_empty() {
-        Swept::Always
-    } else {
-        Swept::AfterShim
-    };
     let removed = {
         let _files = lock(&cell.files);
-        inner.paths.remove_cell(name, swept)
+        remove_files(inner, cell, &with_files)
     };
     removed.map_err(|source| CellError::RecordIo {
         cell: name.clone(),
@@ -172,6 +192,23 @@ fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
     })?;
     inner.forget(cell);
     Ok(())
+}
+
+/// Removes the files of a cell and of these executables: the work of a Free does not grow with the
+/// other cells.
+fn remove_files(
+    inner: &Inner,
+    cell: &Cell,
+    executables: &BTreeSet<ExecutableName>,
+) -> io::Result<()> {
+    let name = cell.name();
+    if cell.unreadable.is_some() {
+        inner.paths.remove_executables_by_prefix(name)?;
+    }
+    for executable in executables {
+        inner.paths.remove_executable(name, executable)?;
+    }
+    inner.paths.remove_cell(name)
 }
 
 /// Publishes the end of executables that this Free has killed, and whatever was not published yet:

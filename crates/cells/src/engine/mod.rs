@@ -6,6 +6,7 @@
 
 mod adopt;
 mod allocate;
+mod attach;
 mod caller;
 mod cell;
 mod cgroup_cleanup;
@@ -20,6 +21,7 @@ mod program;
 mod publisher;
 mod record_files;
 mod restart;
+mod shim_call;
 mod shim_exit;
 mod start;
 mod status;
@@ -36,6 +38,7 @@ use std::time::Duration;
 
 use mainstay_journal::{LogError, LogLimits, LogStore};
 
+pub use attach::{AttachOptions, Attachment, AttachmentReader, AttachmentWriter};
 pub use error::CellError;
 pub use events::{CellEvent, CellEvents};
 pub use status::{CellStatus, FoundRun, Usage};
@@ -204,6 +207,16 @@ impl Cells {
             restart::restart(inner, caller, cell, executable, spec)
         })
         .await
+    }
+
+    /// Attaches to the standard input and the terminal of an executable.
+    pub async fn attach(
+        &self,
+        cell: CellName,
+        executable: ExecutableName,
+        options: AttachOptions,
+    ) -> Result<Attachment, CellError> {
+        attach::attach(Arc::clone(&self.0), cell, executable, options).await
     }
 
     /// Stops one executable, or all executables of the cell.

@@ -28,14 +28,6 @@ pub(super) struct Paths {
     pub(super) cover: PathBuf,
 }
 
-/// When the records and logs of a cell's executables are looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Swept {
-    /// If the cell has had a shim.
-    AfterShim,
-    Always,
-}
-
 impl Paths {
     /// Creates the directories.
     pub(super) fn create(root: &Path) -> io::Result<Self> {
@@ -82,29 +74,30 @@ impl Paths {
         remove_directory(&self.logs.join(name.key(cell)))
     }
 
-    /// Removes all files of a cell. Its record goes last: until then the next daemon finds it.
-    pub(super) fn remove_cell(&self, cell: &CellName, swept: Swept) -> io::Result<()> {
-        let own = self.cell_directory(cell);
-        // Without a shim nothing else was created for it.
-        if swept == Swept::Always || own.join(CONTROL_SOCKET).exists() {
-            // By prefix, not by known executables: a shim may have been killed while it started
-            // one.
-            let prefix = format!("{}_", cell.key());
-            for directory in [&self.executables, &self.logs] {
-                for entry in directory.read_dir()? {
-                    let entry = entry?;
-                    let name = entry.file_name();
-                    if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) {
-                        continue;
-                    }
-                    if entry.file_type()?.is_dir() {
-                        remove_directory(&entry.path())?;
-                    } else {
-                        remove_file(&entry.path())?;
-                    }
+    /// Removes the records and logs of all executables of a cell, by prefix: for a cell with an
+    /// unreadable record, whose executables are not known. Reads the directories of all cells.
+    pub(super) fn remove_executables_by_prefix(&self, cell: &CellName) -> io::Result<()> {
+        let prefix = format!("{}_", cell.key());
+        for directory in [&self.executables, &self.logs] {
+            for entry in directory.read_dir()? {
+                let entry = entry?;
+                let name = entry.file_name();
+                if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) {
+                    continue;
+                }
+                if entry.file_type()?.is_dir() {
+                    remove_directory(&entry.path())?;
+                } else {
+                    remove_file(&entry.path())?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Removes the directory of a cell. It goes last: until then the next daemon finds it.
+    pub(super) fn remove_cell(&self, cell: &CellName) -> io::Result<()> {
+        let own = self.cell_directory(cell);
         // An unreadable cell may be a file where its directory should be.
         match remove_directory(&own) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => remove_file(&own),

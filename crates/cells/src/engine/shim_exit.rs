@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay_error_chain::chain;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -78,6 +79,14 @@ impl Inner {
         }
         Some(record)
     }
+}
+
+/// Waits until the process of a pidfd has exited, or for at most `timeout`.
+pub(super) fn wait_for_exit(pidfd: &OwnedFd, timeout: Duration) {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    let timeout = rustix::event::Timespec::try_from(timeout).unwrap_or_default();
+    // An interrupted wait is a short one: the caller looks again.
+    let _ = poll(&mut fds, Some(&timeout));
 }
 
 fn has_exited(pidfd: &OwnedFd) -> bool {

@@ -11,9 +11,8 @@ use super::cgroup_names::{SHIMS, executable_cgroup, shim_cgroup};
 use super::error::CellError;
 use super::paths::open_directory;
 use super::permits::StartPermit;
-use super::{Inner, blocking, lock, program};
+use super::{Inner, blocking, lock, program, shim_call, shim_exit};
 use crate::cgroup::{CgroupError, Cgroups};
-use crate::frame;
 use crate::limits::Limits;
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, Run};
@@ -25,6 +24,8 @@ use crate::spec::{ExecutableSpec, shown};
 const MAX_EXECUTABLES: usize = 16_384;
 /// A start takes milliseconds; a shim that takes longer than this is stuck.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Shims that one start may outlive.
+const MAX_SHIMS: usize = 3;
 
 pub(super) async fn start(
     inner: Arc<Inner>,
@@ -57,6 +58,17 @@ pub(super) async fn start(
         started
     })
     .await
+}
+
+/// Returns whether an error says that the peer has closed its socket, as a dying process does.
+fn is_disconnect(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof,
+    };
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof
+    )
 }
 
 struct Starting<'a> {
@@ -131,7 +143,11 @@ impl Starting<'_> {
         let program =
             program::resolve(&record.spec, self.hostname(), &self.spec, self.inner.users)?;
         let request = Request::Start(Box::new(StartRequest {
-            version: protocol::VERSION,
+            // A shim of an earlier build would start it without what it asks for.
+            version: match self.spec.is_attachable() {
+                true => protocol::VERSION,
+                false => protocol::VERSION_2,
+            },
             name: self.executable.clone(),
             spec: self.spec.clone(),
             program,
@@ -143,33 +159,61 @@ impl Starting<'_> {
         }));
         let files = entry.unified.iter().chain(&entry.procs).chain(&oom_kills);
         let fds: Vec<BorrowedFd<'_>> = files.map(AsFd::as_fd).collect();
-        self.ensure_shim(cgroups)?;
-        let reply = match self.call(&request, &fds) {
-            // A shim that has exited meanwhile is replaced, once.
-            Err(_) if self.shim_is_gone() => {
-                self.ensure_shim(cgroups)?;
-                self.call(&request, &fds)
+        // Until its record is known: a shim that dies meanwhile leaves files of it.
+        let new = !self.cell.state().executables.contains_key(&self.executable);
+        if new {
+            let mut state = self.cell.state();
+            state.unknown_files.insert(self.executable.clone());
+        }
+        let answered = self.call(cgroups, &request, &fds);
+        // A shim that answers has removed what it created for an executable that never ran.
+        if new && !matches!(answered, Err(CellError::ShimUnresponsive { .. })) {
+            self.cell.state().unknown_files.remove(&self.executable);
+        }
+        answered
+    }
+
+    /// Sends the request; a shim that dies meanwhile is replaced.
+    fn call(
+        &self,
+        cgroups: &Cgroups,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<ExecutableRecord, CellError> {
+        let mut attempts = 1..=MAX_SHIMS;
+        loop {
+            attempts.next();
+            self.ensure_shim(cgroups)?;
+            let paths = &self.inner.paths;
+            match shim_call::call(paths, self.cell.name(), request, fds, START_TIMEOUT) {
+                Ok(reply) => return self.interpret(reply),
+                Err(error)
+                    if !attempts.is_empty() && is_disconnect(&error) && self.shim_is_gone() => {}
+                Err(source) => {
+                    return Err(CellError::ShimUnresponsive {
+                        cell: self.cell.name().clone(),
+                        source,
+                    });
+                }
             }
-            reply => reply,
-        };
-        self.interpret(reply.map_err(|source| CellError::ShimUnresponsive {
-            cell: self.cell.name().clone(),
-            source,
-        })?)
+        }
     }
 
-    /// Returns whether the shim has exited; the watch thread may have noticed first.
+    /// Returns whether the shim has exited; the watch thread may have noticed first. Waits for the
+    /// exit: a dying process closes its socket before its exit is visible.
     fn shim_is_gone(&self) -> bool {
+        let pidfd = {
+            let state = self.cell.state();
+            let shim = state.shim.as_ref().map(|shim| shim.pidfd.try_clone());
+            match shim {
+                None => return true,
+                Some(pidfd) => pidfd,
+            }
+        };
+        if let Ok(pidfd) = pidfd {
+            shim_exit::wait_for_exit(&pidfd, START_TIMEOUT);
+        }
         self.inner.handle_shim_exit(self.cell) || self.cell.state().shim.is_none()
-    }
-
-    fn call(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<Reply> {
-        let stream = self.inner.paths.connect(self.cell.name())?;
-        stream.set_read_timeout(Some(START_TIMEOUT))?;
-        stream.set_write_timeout(Some(START_TIMEOUT))?;
-        frame::send(&stream, request, fds)?;
-        let (body, _) = frame::receive_bytes(&stream)?.ok_or(io::ErrorKind::ConnectionReset)?;
-        Reply::decode(&body)
     }
 
     /// Forks the shim of the cell if there is none.
@@ -241,7 +285,20 @@ impl Starting<'_> {
                 operation: what,
                 source: io::Error::from_raw_os_error(errno),
             }),
+            Reply::Failed { what }
+                if self.spec.is_attachable() && what.contains("protocol version") =>
+            {
+                Err(CellError::EarlierShim { cell: cell(), what })
+            }
             Reply::Failed { what } => Err(CellError::ShimFailed { cell: cell(), what }),
+            Reply::Reaped
+            | Reply::Attached(_)
+            | Reply::Ended
+            | Reply::NotAttachable
+            | Reply::TooManyAttachments => Err(CellError::ShimFailed {
+                cell: cell(),
+                what: "it sent the reply to another request".to_owned(),
+            }),
         }
     }
 

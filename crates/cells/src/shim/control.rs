@@ -41,12 +41,12 @@ pub(super) fn refuse(
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     // Read for its version; the reply does not depend on the rest.
     let body = frame::receive_bytes(&stream)?.map(|(body, _)| body);
-    let Some(Ok(Request::Start(request))) = body.map(|body| Request::decode(&body)) else {
+    let Some(Ok(request)) = body.map(|body| Request::decode(&body)) else {
         return Ok(());
     };
     let reply = Reply::NotIsolated {
         what: operation.to_owned(),
         errno: error.raw_os_error().unwrap_or(libc::EIO),
     };
-    reply.send(&stream, request.version)
+    reply.send(&stream, request.version())
 }

@@ -13,10 +13,12 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::WaitOptions;
 
+use super::attachable::Attachable;
 use super::oom_kills::OomKills;
 use super::output_pipe::{self, OutputPipe};
 use super::protocol::{self, Reply, Request, StartRequest};
-use super::spawn::{self, ChildFds};
+use super::pty;
+use super::spawn::{self, ChildFds, ChildStdio};
 use super::supervised::{Spawned, Supervised};
 use super::{HostFds, ShimSpec, control};
 use crate::frame;
@@ -56,6 +58,8 @@ impl EventLoop<'_> {
         let mut mask = SigSet::from_iter(FORWARDED);
         mask.add(Signal::SIGCHLD);
         mask.thread_block()?;
+        // Writes to the standard input of an executable that has closed it.
+        SigSet::from_iter([Signal::SIGPIPE]).thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let signals = SignalFd::with_flags(&mask, flags)?;
         self.control.set_nonblocking(true)?;
@@ -79,10 +83,14 @@ impl EventLoop<'_> {
             for executable in executables.values_mut().filter(|one| one.unsaved) {
                 executable.save(&self.records, &self.spec.cell);
             }
-            executables.retain(|_, executable| !executable.is_finished());
             if ready.control {
                 self.serve(&mut executables, &mut buffer);
             }
+            for executable in executables.values_mut() {
+                executable.serve_attachments(&mut buffer);
+            }
+            forget_oldest_outputs(&mut executables);
+            executables.retain(|_, executable| !executable.is_finished());
         }
     }
 
@@ -97,6 +105,9 @@ impl EventLoop<'_> {
                 fds.push(PollFd::new(pipe.file(), PollFlags::IN));
                 pipes.push((name, index));
             }
+        }
+        for attachable in executables.values().filter_map(|one| one.attachable.as_ref()) {
+            attachable.poll_fds(&mut fds);
         }
         let unsaved = executables.values().any(|executable| executable.unsaved);
         match poll(&mut fds, unsaved.then_some(&SAVE_RETRY)) {
@@ -127,19 +138,37 @@ impl EventLoop<'_> {
             return;
         };
         let request = match Request::decode(&body) {
-            Ok(Request::Start(request)) => request,
+            Ok(request) => request,
             Err(error) => {
                 // A daemon that this shim does not understand understands this version.
-                let _ = Reply::failed(&error.to_string()).send(&stream, protocol::VERSION);
+                let _ = Reply::failed(&error.to_string()).send(&stream, protocol::VERSION_2);
                 return;
             }
         };
-        let version = request.version;
+        let version = request.version();
         // The earlier run of that name may have exited a moment ago.
         reap(executables, buffer);
-        let reply = match self.start(*request, fds, executables) {
-            Ok(record) => Reply::Started(Box::new(record)),
-            Err(reply) => reply,
+        let reply = match request {
+            Request::Start(request) => match self.start(*request, fds, executables) {
+                Ok(record) => Reply::Started(Box::new(record)),
+                Err(reply) => reply,
+            },
+            Request::Reap { .. } => {
+                reap_all(executables, buffer);
+                for executable in executables.values_mut().filter(|one| one.unsaved) {
+                    executable.save(&self.records, &self.spec.cell);
+                }
+                Reply::Reaped
+            }
+            Request::Attach(request) => match executables.get_mut(&request.name) {
+                Some(executable) if executable.record.run.started == request.started => {
+                    match &mut executable.attachable {
+                        Some(attachable) => return attachable.attach(stream, &request),
+                        None => Reply::NotAttachable,
+                    }
+                }
+                _ => Reply::Ended,
+            },
         };
         let _ = reply.send(&stream, version);
     }
@@ -242,14 +271,11 @@ impl EventLoop<'_> {
         } else {
             None
         };
-        let no_pipe = |error: io::Error| Reply::failed(&format!("cannot create a pipe: {error}"));
-        let (stdout, child_stdout) = output_pipe::pipe().map_err(no_pipe)?;
-        let (stderr, child_stderr) = output_pipe::pipe().map_err(no_pipe)?;
+        let (stdio, pipes, attachable) = open_stdio(request)?;
         let child_fds = ChildFds {
             unified,
             procs,
-            stdout: child_stdout,
-            stderr: child_stderr,
+            stdio,
         };
         let spawned = spawn::spawn(&request.program, child_fds, self.host);
         let pids = spawned.map_err(|(step, error)| Reply::NotStarted {
@@ -258,12 +284,67 @@ impl EventLoop<'_> {
         })?;
         Ok(Spawned {
             pids,
-            pipes: [
-                OutputPipe::new(stdout, Stream::Stdout),
-                OutputPipe::new(stderr, Stream::Stderr),
-            ],
+            pipes,
+            attachable,
             oom_kills,
         })
+    }
+}
+
+/// Opens the standard input, output and error of an executable: the ends of the child, and ours.
+fn open_stdio(
+    request: &StartRequest,
+) -> Result<(ChildStdio, Vec<OutputPipe>, Option<Attachable>), Reply> {
+    if let Some(size) = request.spec.terminal {
+        let failed = |error: io::Error| Reply::failed(&format!("cannot open a terminal: {error}"));
+        let program = &request.program;
+        let first = program.users.map_or(0, |users| users.first);
+        let (uid, gid) = (program.uid.saturating_add(first), program.gid.saturating_add(first));
+        let (master, terminal) = pty::open(size, uid, gid).map_err(failed)?;
+        let output = master.try_clone().map_err(failed)?;
+        let attachable = Attachable::of_terminal(master).map_err(failed)?;
+        return Ok((
+            ChildStdio::Terminal(terminal),
+            vec![OutputPipe::of_terminal(output)],
+            Some(attachable),
+        ));
+    }
+    let failed = |error: io::Error| Reply::failed(&format!("cannot create a pipe: {error}"));
+    let (stdout, child_stdout) = output_pipe::pipe().map_err(failed)?;
+    let (stderr, child_stderr) = output_pipe::pipe().map_err(failed)?;
+    let (child_stdin, attachable) = if request.spec.stdin {
+        let (child_stdin, stdin) = output_pipe::input_pipe().map_err(failed)?;
+        (Some(child_stdin), Some(Attachable::of_pipe(stdin)))
+    } else {
+        (None, None)
+    };
+    let stdio = ChildStdio::Pipes {
+        stdin: child_stdin,
+        stdout: child_stdout,
+        stderr: child_stderr,
+    };
+    let pipes = vec![
+        OutputPipe::new(stdout, Stream::Stdout),
+        OutputPipe::new(stderr, Stream::Stderr),
+    ];
+    Ok((stdio, pipes, attachable))
+}
+
+/// Forgets the terminal output of those that ended first, if many have ended unread.
+fn forget_oldest_outputs(executables: &mut Executables) {
+    /// Terminals that have ended, whose output waits for a client.
+    const MAX_ENDED: usize = 8;
+    let mut ended: Vec<&mut Supervised> = executables
+        .values_mut()
+        .filter(|one| one.has_ended())
+        .collect();
+    let surplus = ended.len().saturating_sub(MAX_ENDED);
+    if surplus == 0 {
+        return;
+    }
+    ended.sort_by_key(|one| one.record.run.end.map(|end| end.at));
+    for one in ended.iter_mut().take(surplus) {
+        one.attachable = None;
     }
 }
 
@@ -297,9 +378,23 @@ fn forward_signals(signals: &SignalFd, executables: &Executables) {
     }
 }
 
+/// Waits for every child, orphans included, and reaps it.
+fn reap_all(executables: &mut Executables, buffer: &mut [u8]) {
+    reap_with(WaitOptions::empty(), executables, buffer);
+}
+
 /// Reaps every zombie, orphans included.
 fn reap(executables: &mut Executables, buffer: &mut [u8]) {
-    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+    reap_with(WaitOptions::NOHANG, executables, buffer);
+}
+
+fn reap_with(options: WaitOptions, executables: &mut Executables, buffer: &mut [u8]) {
+    loop {
+        let (pid, status) = match rustix::process::wait(options) {
+            Ok(Some(reaped)) => reaped,
+            Err(rustix::io::Errno::INTR) => continue,
+            Ok(None) | Err(_) => return,
+        };
         let mut all = executables.values_mut();
         if let Some(executable) = all.find(|executable| executable.pid == Some(pid)) {
             executable.reaped(status, buffer);

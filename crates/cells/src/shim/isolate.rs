@@ -3,7 +3,10 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::mount::{MountFlags, mount, mount_bind};
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, move_mount, open_tree,
+};
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -28,10 +31,19 @@ pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static s
             mount_proc().map_err(|error| ("mount /proc", error))?;
         }
         mount_dev().map_err(|error| ("mount /dev/shm and /dev/pts", error))?;
+        if own(Namespace::Network) {
+            mount_sys().map_err(|error| ("mount /sys", error))?;
+        }
     } else {
         let kind = Some(LinkNameSpaceType::Mount);
         move_into_link_name_space(host.mounts.as_fd(), kind)
             .map_err(|errno| ("join the host's mount namespace", errno.into()))?;
+        if let Some(root) = &host.root {
+            // Joining has left the daemon's chroot.
+            rustix::process::fchdir(root)
+                .and_then(|()| rustix::process::chroot("."))
+                .map_err(|errno| ("enter the root directory of the daemon", errno.into()))?;
+        }
     }
     if own(Namespace::Uts) {
         rustix::system::sethostname(spec.hostname.as_bytes())
@@ -59,6 +71,31 @@ fn mount_proc() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Mounts a sysfs of the cell's own network namespace, read-only: that of the host shows the host's
+/// network devices. The cgroup file systems below `/sys` stay.
+fn mount_sys() -> io::Result<()> {
+    const CGROUPS: &str = "/sys/fs/cgroup";
+    if !std::path::Path::new("/sys/fs").exists() {
+        // A root file system without sysfs has nothing to replace.
+        return Ok(());
+    }
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    let cgroups = open_tree(CWD, CGROUPS, flags);
+    let flags =
+        MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    mount("sysfs", "/sys", "sysfs", flags, None)?;
+    match cgroups {
+        Ok(cgroups) => {
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            Ok(move_mount(&cgroups, "", CWD, CGROUPS, flags)?)
+        }
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 fn mount_dev() -> io::Result<()> {

@@ -4,12 +4,15 @@
 //! their output to the journal's log files with the time of each line, and writes their exit
 //! codes to disk. It needs no daemon for that: the daemon may exit and come back.
 
+mod attachable;
+pub(crate) mod attachment;
 mod control;
 mod event_loop;
 mod isolate;
 mod oom_kills;
 mod output_pipe;
 pub(crate) mod protocol;
+mod pty;
 mod spawn;
 mod supervised;
 
@@ -57,6 +60,8 @@ pub(crate) struct ShimFds {
 pub(crate) struct HostFds {
     pub(crate) mounts: File,
     pub(crate) proc: File,
+    /// The daemon's root directory, if that is not the root of its mount namespace (chroot).
+    pub(crate) root: Option<OwnedFd>,
 }
 
 impl ShimSpec {

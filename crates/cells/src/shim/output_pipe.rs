@@ -18,6 +18,8 @@ pub(super) struct OutputPipe {
     partial: Vec<u8>,
     /// A part of that line is in the log already.
     partly_written: bool,
+    /// It is a terminal, which ends lines with a carriage return and a newline.
+    terminal: bool,
 }
 
 /// The result of one read from a pipe.
@@ -38,7 +40,20 @@ impl OutputPipe {
             stream,
             partial: Vec::new(),
             partly_written: false,
+            terminal: false,
         }
+    }
+
+    /// The master of a terminal, which must be non-blocking.
+    pub(super) fn of_terminal(master: File) -> Self {
+        Self {
+            terminal: true,
+            ..Self::new(master, Stream::Stdout)
+        }
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        self.terminal
     }
 
     pub(super) fn file(&self) -> &File {
@@ -53,27 +68,32 @@ impl OutputPipe {
         self.closed
     }
 
-    /// Reads once, into lines of the log that wait to be flushed.
+    /// Reads once, into lines of the log that wait to be flushed. The second result says whether
+    /// the log has taken them.
     pub(super) fn read(
         &mut self,
         buffer: &mut [u8],
         log: &mut LogWriter,
-    ) -> Result<PipeRead, LogError> {
+    ) -> (PipeRead, Result<(), LogError>) {
         if self.closed {
-            return Ok(PipeRead::Eof);
+            return (PipeRead::Eof, Ok(()));
         }
         let got = match self.file.read(buffer) {
-            Ok(0) => return Ok(PipeRead::Eof),
+            Ok(0) => return (PipeRead::Eof, Ok(())),
             Ok(got) => got,
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
             {
-                return Ok(PipeRead::WouldBlock);
+                return (PipeRead::WouldBlock, Ok(()));
             }
-            Err(_) => return Ok(PipeRead::Eof),
+            Err(_) => return (PipeRead::Eof, Ok(())),
         };
-        self.push(&buffer[..got], log)?;
-        Ok(PipeRead::Bytes(got))
+        let pushed = if self.terminal {
+            self.push(&without_carriage_returns(&buffer[..got]), log)
+        } else {
+            self.push(&buffer[..got], log)
+        };
+        (PipeRead::Bytes(got), pushed)
     }
 
     fn push(&mut self, bytes: &[u8], log: &mut LogWriter) -> Result<(), LogError> {
@@ -112,6 +132,10 @@ impl OutputPipe {
     }
 
     fn finish_line(&mut self, now: Timestamp, log: &mut LogWriter) -> Result<(), LogError> {
+        if self.terminal && self.partial.last() == Some(&b'\r') {
+            // Its newline came with the next read.
+            self.partial.pop();
+        }
         let pushed = log.push_line(now, self.stream, &self.partial);
         // Frees the memory of a long line: the cell may be idle from here on.
         self.partial = Vec::new();
@@ -124,8 +148,26 @@ impl OutputPipe {
         if self.partial.is_empty() && !self.partly_written {
             return Ok(());
         }
-        self.finish_line(Timestamp::now(), log)
+        let pushed = log.push_unterminated(Timestamp::now(), self.stream, &self.partial);
+        self.partial = Vec::new();
+        self.partly_written = false;
+        pushed
     }
+}
+
+/// Removes the carriage returns before newlines.
+fn without_carriage_returns(bytes: &[u8]) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(bytes.len());
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\r\n") {
+            Some(line) => {
+                lines.extend_from_slice(line);
+                lines.push(b'\n');
+            }
+            None => lines.extend_from_slice(line),
+        }
+    }
+    lines
 }
 
 /// Creates a pipe for the output of an executable: a non-blocking read end, and the write end.
@@ -138,5 +180,14 @@ pub(super) fn pipe() -> io::Result<(File, File)> {
     fcntl_setfl(&reader, fcntl_getfl(&reader)? | OFlags::NONBLOCK)?;
     // Only for throughput: the default size works.
     let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
+    Ok((reader.into(), writer.into()))
+}
+
+/// Creates a pipe for the standard input of an executable: the read end, and a non-blocking write
+/// end.
+pub(super) fn input_pipe() -> io::Result<(File, File)> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
     Ok((reader.into(), writer.into()))
 }

@@ -7,6 +7,7 @@
 //! Version 1 carries no version. A request names its version inside its variant, where version 1
 //! ignores it; a reply is in an envelope with its version, unless the request was of version 1.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 
@@ -20,13 +21,41 @@ use crate::seccomp::Filter;
 use crate::spec::ExecutableSpec;
 
 /// The protocol version of this build.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
+/// The version of requests that a shim of version 2 understands.
+pub(crate) const VERSION_2: u64 = 2;
 /// The version of a request that carries none.
 const UNVERSIONED: u64 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     Start(Box<StartRequest>),
+    /// Waits until every process that the shim has started is reaped. Since version 3.
+    Reap { version: u64 },
+    /// Attaches the connection to an executable, see [`super::attachment`]. Since version 3.
+    Attach(AttachRequest),
+}
+
+/// Attaches to the standard input and the terminal of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct AttachRequest {
+    pub(crate) version: u64,
+    pub(crate) name: ExecutableName,
+    /// The run, by its start time.
+    pub(crate) started: i64,
+    /// The offset of the first byte of terminal output to send; older bytes may be gone.
+    pub(crate) output_offset: u64,
+    /// Whether it takes over the standard input from the attachment that has it.
+    pub(crate) stdin: bool,
+}
+
+/// The state of a run that a connection is attached to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// Bytes of standard input that were accepted so far: the next one has this offset.
+    pub stdin_accepted: u64,
+    /// The offset of the first byte of terminal output that will be sent.
+    pub output_offset: u64,
 }
 
 /// Starts an executable. Its file descriptors: the v2 cgroup of the executable, if `unified`; as
@@ -86,6 +115,16 @@ pub(crate) enum Reply {
         what: String,
         errno: i32,
     },
+    /// Every process has been reaped. Since version 3.
+    Reaped,
+    /// From here on the connection carries messages of an attachment. Since version 3.
+    Attached(Attached),
+    /// The run has ended, and nothing of its terminal output is left to send. Since version 3.
+    Ended,
+    /// The executable has neither a standard input nor a terminal. Since version 3.
+    NotAttachable,
+    /// The executable has too many attachments. Since version 3.
+    TooManyAttachments,
     Failed {
         what: String,
     },
@@ -96,16 +135,27 @@ fn unversioned() -> u64 {
 }
 
 impl Request {
+    pub(crate) fn reap() -> Self {
+        Self::Reap { version: VERSION }
+    }
+
+    /// The version of the protocol that the request is of.
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Start(request) => request.version,
+            Self::Reap { version } => *version,
+            Self::Attach(request) => request.version,
+        }
+    }
+
     pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
         /// The version where a request of any version has it.
-        #[derive(Deserialize)]
-        struct RequestHeader {
-            #[serde(rename = "Start")]
-            start: VersionHeader,
-        }
+        type RequestHeader = BTreeMap<String, VersionHeader>;
         // Before the fields: those of a newer version may be others.
-        if let Ok(header) = serde_json::from_slice::<RequestHeader>(body) {
-            check_version(header.start.version.unwrap_or(UNVERSIONED), VERSION)?;
+        if let Ok(header) = serde_json::from_slice::<RequestHeader>(body)
+            && let Some(header) = header.values().next()
+        {
+            check_version(header.version.unwrap_or(UNVERSIONED), VERSION)?;
         }
         Ok(serde_json::from_slice(body)?)
     }
@@ -117,8 +167,9 @@ impl Reply {
         if request_version <= UNVERSIONED {
             return frame::send(stream, &self, &[]);
         }
+        // A daemon of an earlier build refuses a newer version.
         let versioned = Versioned {
-            version: VERSION,
+            version: request_version.min(VERSION),
             message: self,
         };
         frame::send(stream, &versioned, &[])
@@ -203,7 +254,9 @@ mod tests {
 
     #[test]
     fn a_request_without_a_version_is_version_1() {
-        let Request::Start(request) = Request::decode(frame!("shim-start")).unwrap();
+        let Request::Start(request) = Request::decode(frame!("shim-start")).unwrap() else {
+            panic!("another request");
+        };
         assert_eq!(request.version, UNVERSIONED);
         assert_eq!(request.name.as_str(), "server");
         assert_eq!(request.program.uid, 1000);
@@ -237,7 +290,7 @@ mod tests {
             errno: 2,
         };
         assert_eq!(sent(not_started, UNVERSIONED), frame!("shim-not-started"));
-        let body = sent(Reply::Running, VERSION);
+        let body = sent(Reply::Running, VERSION_2);
         assert_eq!(body, br#"{"version":2,"message":"Running"}"#);
         assert!(matches!(Reply::decode(&body).unwrap(), Reply::Running));
     }
@@ -246,7 +299,9 @@ mod tests {
     #[test]
     fn a_request_has_its_version_where_version_1_ignores_it() {
         let request = Request::decode(frame!("shim-start")).unwrap();
-        let Request::Start(mut request) = request;
+        let Request::Start(mut request) = request else {
+            panic!("another request");
+        };
         request.version = VERSION;
         let sent = serde_json::to_value(Request::Start(request)).unwrap();
         let keys: Vec<&String> = sent.as_object().unwrap().keys().collect();
@@ -260,9 +315,11 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_before_its_fields_are_read() {
-        let error = Request::decode(br#"{"Start":{"version":3,"renamed":1}}"#).unwrap_err();
-        assert!(error.to_string().contains("protocol version 3"), "{error}");
-        let error = Reply::decode(br#"{"version":3,"message":{"Unknown":1}}"#).unwrap_err();
-        assert!(error.to_string().contains("protocol version 3"), "{error}");
+        let error = Request::decode(br#"{"Start":{"version":4,"renamed":1}}"#).unwrap_err();
+        assert!(error.to_string().contains("protocol version 4"), "{error}");
+        let error = Request::decode(br#"{"Attach":{"version":4,"renamed":1}}"#).unwrap_err();
+        assert!(error.to_string().contains("protocol version 4"), "{error}");
+        let error = Reply::decode(br#"{"version":4,"message":{"Unknown":1}}"#).unwrap_err();
+        assert!(error.to_string().contains("protocol version 4"), "{error}");
     }
 }

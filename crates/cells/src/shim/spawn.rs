@@ -18,8 +18,18 @@ use crate::sys::{self, Forked};
 pub(super) struct ChildFds {
     pub(super) unified: Option<OwnedFd>,
     pub(super) procs: Vec<OwnedFd>,
-    pub(super) stdout: File,
-    pub(super) stderr: File,
+    pub(super) stdio: ChildStdio,
+}
+
+/// The standard input, output and error of the child.
+pub(super) enum ChildStdio {
+    Pipes {
+        /// Empty if there is none.
+        stdin: Option<File>,
+        stdout: File,
+        stderr: File,
+    },
+    Terminal(File),
 }
 
 /// The PIDs of a child, in the cell's PID namespace and on the host.
@@ -147,7 +157,7 @@ fn prepare_child(
     #[allow(unsafe_code)]
     unsafe { sys::reset_signals() }.map_err(|error| (Step::Fork, error))?;
     let _ = rustix::process::setsid();
-    redirect_stdio(fds.stdout, fds.stderr).map_err(|error| (Step::Input, error))?;
+    redirect_stdio(fds.stdio).map_err(|error| (Step::Input, error))?;
     if program.own_cgroups {
         unshare(CloneFlags::CLONE_NEWCGROUP).map_err(|errno| (Step::Group, errno.into()))?;
     }
@@ -156,10 +166,28 @@ fn prepare_child(
     drop_privileges(program)
 }
 
-fn redirect_stdio(stdout: File, stderr: File) -> io::Result<()> {
-    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-    rustix::stdio::dup2_stdout(stdout)?;
-    rustix::stdio::dup2_stderr(stderr)?;
+fn redirect_stdio(stdio: ChildStdio) -> io::Result<()> {
+    match stdio {
+        ChildStdio::Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } => {
+            match stdin {
+                Some(stdin) => rustix::stdio::dup2_stdin(stdin)?,
+                None => rustix::stdio::dup2_stdin(File::open("/dev/null")?)?,
+            }
+            rustix::stdio::dup2_stdout(stdout)?;
+            rustix::stdio::dup2_stderr(stderr)?;
+        }
+        ChildStdio::Terminal(terminal) => {
+            // The child leads a session of its own, which this becomes the terminal of.
+            rustix::process::ioctl_tiocsctty(&terminal)?;
+            rustix::stdio::dup2_stdin(&terminal)?;
+            rustix::stdio::dup2_stdout(&terminal)?;
+            rustix::stdio::dup2_stderr(&terminal)?;
+        }
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use mainstay_error_chain::chain;
 use mainstay_journal::{LogWriter, Stream, Timestamp};
 use rustix::process::{Pid, WaitStatus};
 
+use super::attachable::Attachable;
 use super::oom_kills::OomKills;
 use super::output_pipe::{OutputPipe, PipeRead};
 use super::spawn::ChildPids;
@@ -23,6 +24,8 @@ pub(super) struct Supervised {
     pub(super) pid: Option<Pid>,
     pub(super) pipes: Vec<OutputPipe>,
     pub(super) log: LogWriter,
+    /// What clients can attach to, if anything.
+    pub(super) attachable: Option<Attachable>,
     oom_kills: Option<OomKills>,
     /// The record on disk is stale.
     pub(super) unsaved: bool,
@@ -33,7 +36,8 @@ pub(super) struct Supervised {
 /// A started program and the read ends of its output.
 pub(super) struct Spawned {
     pub(super) pids: ChildPids,
-    pub(super) pipes: [OutputPipe; 2],
+    pub(super) pipes: Vec<OutputPipe>,
+    pub(super) attachable: Option<Attachable>,
     pub(super) oom_kills: Option<OomKills>,
 }
 
@@ -45,6 +49,7 @@ impl Supervised {
             pid: None,
             pipes: Vec::new(),
             log,
+            attachable: None,
             oom_kills: None,
             unsaved: false,
             lost: None,
@@ -55,6 +60,8 @@ impl Supervised {
     pub(super) fn begin(&mut self, spawned: Spawned) {
         self.pid = Some(spawned.pids.in_cell);
         self.pipes.extend(spawned.pipes);
+        // Attachments of an earlier run end with this.
+        self.attachable = spawned.attachable;
         self.oom_kills = spawned.oom_kills;
     }
 
@@ -63,11 +70,16 @@ impl Supervised {
         let Some(pipe) = self.pipes.get_mut(index) else {
             return PipeRead::Eof;
         };
-        let read = pipe.read(buffer, &mut self.log).unwrap_or_else(|error| {
+        let (read, pushed) = pipe.read(buffer, &mut self.log);
+        if let Err(error) = pushed {
             // Better than to block the writer: a full disk is not its fault.
             self.lost = Some(chain(&error));
-            PipeRead::Bytes(0)
-        });
+        }
+        if let (PipeRead::Bytes(got), true, Some(attachable)) =
+            (&read, pipe.is_terminal(), &mut self.attachable)
+        {
+            attachable.keep_output(&buffer[..*got]);
+        }
         if read == PipeRead::Eof {
             // Removed by `flush`: the indexes of the other pipes must stay valid until then.
             let finished = pipe.finish(&mut self.log);
@@ -140,6 +152,18 @@ impl Supervised {
 
     /// Returns whether the executable has exited, its pipes are at EOF and its record is saved.
     pub(super) fn is_finished(&self) -> bool {
+        self.has_ended() && !self.attachable.as_ref().is_some_and(Attachable::is_wanted)
+    }
+
+    /// Returns whether nothing of the executable is left but what clients may attach to.
+    pub(super) fn has_ended(&self) -> bool {
         self.pid.is_none() && self.pipes.is_empty() && !self.unsaved
+    }
+
+    /// Serves the connections that are attached, without blocking.
+    pub(super) fn serve_attachments(&mut self, buffer: &mut [u8]) {
+        if let Some(attachable) = &mut self.attachable {
+            attachable.serve(self.pid.is_none(), buffer);
+        }
     }
 }

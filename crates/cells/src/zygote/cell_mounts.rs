@@ -3,17 +3,19 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{CWD, FileType, Mode, makedev, mkdirat, mknodat, symlinkat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkdirat, mknodat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_change, move_mount,
+    open_tree,
 };
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::HiddenState;
 use crate::shim::HostFds;
@@ -34,6 +36,7 @@ impl CellMounts {
             host: HostFds {
                 mounts: File::open("/proc/self/ns/mnt")?,
                 proc: File::open("/proc")?,
+                root: None,
             },
             prepared: false,
         })
@@ -48,12 +51,21 @@ impl CellMounts {
         if self.prepared {
             return Ok(());
         }
+        let root = open_root().map_err(failure("open", Path::new("/")))?;
         unshare(CloneFlags::CLONE_NEWNS)
             .map_err(|error| ("create a mount namespace".to_owned(), error.into()))?;
         // Slave propagation: later mounts of the host appear here, none go the other way.
         let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-        mount_change("/", slave)
-            .map_err(failure("change the mount propagation of", Path::new("/")))?;
+        match mount_change("/", slave) {
+            // Not a mount point: the daemon runs in a chroot.
+            Err(Errno::INVAL) => {
+                mount_chroot(slave).map_err(failure("mount", Path::new("/")))?;
+                self.host.root = Some(root);
+            }
+            changed => {
+                changed.map_err(failure("change the mount propagation of", Path::new("/")))?;
+            }
+        }
         // Before /dev is replaced, below which the state directory may be.
         mount_bind(&hidden.cover, &hidden.state).map_err(failure("hide", &hidden.state))?;
         read_only(&hidden.state).map_err(|error| ("hide the state directory".to_owned(), error))?;
@@ -61,11 +73,48 @@ impl CellMounts {
         // All cells share it: none may remove a device node. The devices stay writable.
         let dev = Path::new("/dev");
         read_only(dev).map_err(|error| ("make /dev read-only".to_owned(), error))?;
-        let sys = Path::new("/sys");
-        read_only(sys).map_err(|error| ("make /sys read-only".to_owned(), error))?;
+        match read_only(Path::new("/sys")) {
+            // A plain directory of a chroot: it shows nothing of the kernel.
+            Err(error)
+                if self.host.root.is_some()
+                    && matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINVAL | libc::ENOENT)
+                    ) => {}
+            restricted => restricted.map_err(|error| ("make /sys read-only".to_owned(), error))?,
+        }
         self.prepared = true;
         Ok(())
     }
+}
+
+fn open_root() -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open("/", flags, Mode::empty())
+}
+
+/// Makes the root directory of a chroot a mount point of this mount namespace, as a copy on top of
+/// itself: only a mount point has a propagation and attributes.
+fn mount_chroot(slave: MountPropagationFlags) -> Result<(), Errno> {
+    let root = open_root()?;
+    // Joining a mount namespace, even the current one, leaves the chroot: from the real root the
+    // propagation of all mounts can be changed, so that nothing below is seen by the host.
+    let own = rustix::fs::open(
+        "/proc/self/ns/mnt",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Mount))?;
+    mount_change("/", slave)?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let copy = open_tree(&root, "", flags)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&copy, "", &root, "", flags)?;
+    rustix::process::fchdir(&copy)?;
+    rustix::process::chroot(".")
 }
 
 fn failure(operation: &str, path: &Path) -> impl FnOnce(Errno) -> Failure + use<> {

@@ -109,6 +109,13 @@ impl Metered {
         self.received += bytes;
         let free = self.received.min(FREE_BYTES) - free_before;
         self.charge(bytes - free);
+        if self.charged > 0 && self.progress.is_between_messages() && streams_requests(&self.method)
+        {
+            // Each message of a stream is passed on before the next is read.
+            self.budget.used.fetch_sub(self.charged, Ordering::Relaxed);
+            self.charged = 0;
+            self.received = 0;
+        }
     }
 
     fn charge(&mut self, bytes: usize) {

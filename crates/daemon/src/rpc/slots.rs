@@ -109,6 +109,7 @@ mod tests {
         Requester {
             client: Client::User(uid),
             privileged,
+            role: None,
         }
     }
 

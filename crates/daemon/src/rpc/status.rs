@@ -33,9 +33,13 @@ pub fn of_cells(error: &CellError) -> Status {
         | Error::NotRoot
         | Error::Cgroup(_)
         | Error::WorkingDirectory { .. }
+        | Error::NotAttachable { .. }
+        | Error::EarlierShim { .. }
         | Error::ExecFailed { .. } => Code::FailedPrecondition,
         Error::ProgramNotPermitted { .. } => Code::PermissionDenied,
-        Error::TooManyProcesses { .. } => Code::ResourceExhausted,
+        Error::TooManyProcesses { .. } | Error::TooManyAttachments { .. } => {
+            Code::ResourceExhausted
+        }
         Error::Unkillable { .. } => Code::DeadlineExceeded,
         Error::Interrupted { .. } => Code::Aborted,
         Error::Cancelled { .. } => Code::Cancelled,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use mainstay_cells::{CellName, CellStatus, Cells, ExecutableName, ExecutableRecord};
 use mainstay_containers::Driver;
-use mainstay_journal::{LogError, LogQuery, LogStream, Stream};
+use mainstay_journal::{LogError, LogQuery, LogStream, Stream, Timestamp};
 
 use super::{
     LogSelector, OWN_NAMESPACE, ProcessOutput, SYSTEM_NAMESPACE, Scope, Source, Workload,
@@ -71,12 +71,13 @@ impl CellWorkloads {
         &self,
         pid: i64,
         channel: Stream,
+        since: Option<Timestamp>,
     ) -> Result<ProcessOutput, WorkloadError> {
         let found = i32::try_from(pid)
             .ok()
             .and_then(|pid| self.cells.find_run(pid));
         let found = found.ok_or(WorkloadError::NoSuchProcess { pid })?;
-        ProcessOutput::open(self.cells.clone(), found, channel).await
+        ProcessOutput::open(self.cells.clone(), found, channel, since).await
     }
 
     fn find(&self, id: &ExecutableId) -> Option<ExecutableRecord> {
@@ -124,7 +125,7 @@ impl Source for CellWorkloads {
 
     /// Stops an executable and starts it with the specification it has.
     async fn restart(&self, scope: Scope<'_>, id: &str) -> Option<Result<(), WorkloadError>> {
-        if scope.driver != Driver::Containerd || scope.namespace != OWN_NAMESPACE {
+        if !scope.is_cells() {
             return None;
         }
         let unknown = || WorkloadError::NoSuchWorkload { id: id.to_owned() };

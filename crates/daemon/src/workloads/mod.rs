@@ -58,6 +58,13 @@ pub struct Scope<'a> {
     pub driver: Driver,
 }
 
+impl Scope<'_> {
+    /// Returns whether a workload of this scope is an executable of a cell.
+    pub fn is_cells(self) -> bool {
+        self.driver == Driver::Containerd && self.namespace == OWN_NAMESPACE
+    }
+}
+
 /// A log a caller asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct LogSelector<'a> {
@@ -146,13 +153,15 @@ workloads! {
 }
 
 impl Workloads {
-    /// Opens the output of the latest process that had this PID, from its start to its exit.
+    /// Opens the output of the latest process that had this PID, from its start, or from a later
+    /// time, to its exit.
     pub async fn process_output(
         &self,
         pid: i64,
         channel: mainstay_journal::Stream,
+        since: Option<mainstay_journal::Timestamp>,
     ) -> Result<ProcessOutput, WorkloadError> {
-        self.cells.process_output(pid, channel).await
+        self.cells.process_output(pid, channel, since).await
     }
 }
 

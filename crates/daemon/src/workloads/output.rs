@@ -25,10 +25,12 @@ impl ProcessOutput {
         cells: Cells,
         found: FoundRun,
         channel: Stream,
+        since: Option<Timestamp>,
     ) -> Result<Self, WorkloadError> {
         let running = found.run.is_running();
+        let started = found.run.started();
         let query = LogQuery {
-            since: Some(found.run.started()),
+            since: Some(since.map_or(started, |since| since.max(started))),
             until: exit_time(&found.run),
             follow: running,
             ..LogQuery::default()

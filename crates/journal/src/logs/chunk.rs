@@ -63,6 +63,7 @@ impl LogChunk {
                     stream,
                     partial,
                 } => Record {
+                    unterminated: false,
                     time,
                     stream,
                     partial,

@@ -16,7 +16,7 @@ use super::error::LogError;
 use super::file_end::FileEnd;
 use super::limits::{LogLimits, LogRetention};
 use crate::Timestamp;
-use crate::cri::{Stream, write_line};
+use crate::cri::{Stream, write_line, write_unterminated};
 use crate::io::as_u64;
 use crate::lock::FileLock;
 
@@ -156,6 +156,19 @@ impl LogWriter {
         text: &[u8],
     ) -> Result<(), LogError> {
         self.push(time, stream, text, true)
+    }
+
+    /// Buffers the last line of a stream that ended without a newline.
+    pub fn push_unterminated(
+        &mut self,
+        time: Timestamp,
+        stream: Stream,
+        text: &[u8],
+    ) -> Result<(), LogError> {
+        let time = self.time_for_file(time)?;
+        write_unterminated(&mut self.buffer, time, stream, text);
+        self.last_time = Some(time);
+        Ok(())
     }
 
     fn push(

@@ -45,7 +45,7 @@ impl ObserveService for Observe {
             }
         };
         let pid = i64::from(request.process_id);
-        let lines = self.process_output(pid, channel).await?;
+        let lines = self.process_output(pid, channel, None).await?;
         let wrapped = lines.map_ok(|item| GetSubProcessStreamResponse {
             item: Some(later(item)),
         });
@@ -58,7 +58,7 @@ fn later(item: observe::LogItem) -> LogItem {
         channel,
         line,
         timestamp,
-        raw: _,
+        ..
     } = item;
     LogItem {
         channel,

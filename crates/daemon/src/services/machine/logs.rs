@@ -191,7 +191,7 @@ fn items_of(
     wanted: impl Fn(&Record<'_>) -> bool,
     unfinished: &mut Vec<u8>,
 ) -> Vec<Result<LogItem, Status>> {
-    let item = |line: &[u8], time: Option<Timestamp>| {
+    let item = |line: &[u8], time: Option<Timestamp>, unterminated: bool| {
         let (line, raw) = match std::str::from_utf8(line) {
             Ok(text) => (text.to_owned(), Bytes::new()),
             Err(_) => {
@@ -204,19 +204,26 @@ fn items_of(
             line,
             timestamp: time.map_or(0, Timestamp::as_secs),
             raw,
+            time_nanos: time.map_or(0, Timestamp::as_nanos),
+            unterminated,
         }
     };
     let mut items = Vec::new();
     if chunk.missed() {
         let line = format!("({MISSED})");
-        items.push(Ok(item(line.as_bytes(), Some(Timestamp::now()))));
+        let timestamp = Timestamp::now().as_secs();
+        // Not a line of the log: it has no place in its order of times.
+        items.push(Ok(LogItem {
+            timestamp,
+            ..item(line.as_bytes(), None, false)
+        }));
     }
     for record in chunk.records().filter(|record| wanted(record)) {
         unfinished.extend_from_slice(record.text);
         if record.partial && unfinished.len() < MAX_LINE_BYTES {
             continue;
         }
-        items.push(Ok(item(unfinished, record.time)));
+        items.push(Ok(item(unfinished, record.time, record.unterminated)));
         unfinished.clear();
     }
     items

@@ -6,7 +6,7 @@ use mainstay_api::observe::{
     GetAuraeDaemonLogStreamRequest, GetSubProcessStreamRequest, LogChannelType, LogItem,
     observe_server,
 };
-use mainstay_journal::{LogQuery, Stream};
+use mainstay_journal::{LogQuery, Stream, Timestamp};
 use tonic::{Request, Response, Status};
 
 use super::machine::{items, process_items};
@@ -42,13 +42,14 @@ impl Observe {
         Ok(Box::pin(items(lines, "daemon")))
     }
 
-    /// Follows the output of a process; serves the rpc of both packages.
+    /// Follows the output of a process, from a time on; serves the rpc of both packages.
     pub(super) async fn process_output(
         &self,
         pid: i64,
         channel: Stream,
+        since: Option<Timestamp>,
     ) -> Result<Answers<LogItem>, Status> {
-        let output = self.node.workloads.process_output(pid, channel).await;
+        let output = self.node.workloads.process_output(pid, channel, since).await;
         let output = output.map_err(|error| status::of_workloads(&error))?;
         Ok(Box::pin(process_items(output)))
     }
@@ -85,7 +86,11 @@ impl observe_server::Observe for Observe {
                 ));
             }
         };
-        let output = self.process_output(request.process_id, channel).await;
+        let since = match request.since_nanos {
+            0 => None,
+            nanos => Some(Timestamp::from_nanos(nanos)),
+        };
+        let output = self.process_output(request.process_id, channel, since).await;
         output.map(Response::new)
     }
 }

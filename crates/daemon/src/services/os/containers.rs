@@ -7,9 +7,11 @@ use mainstay_api::os::{
     RestartResponse, Stat, Stats, StatsRequest, StatsResponse,
 };
 use mainstay_containers::Driver;
+use mainstay_identity::rule;
 use tonic::{Response, Status};
 
 use crate::node::Node;
+use crate::requester::Requester;
 use crate::rpc::status;
 use crate::workloads::{Scope, Workload, WorkloadUsage};
 
@@ -41,9 +43,27 @@ pub async fn restart(
     request: &RestartRequest,
 ) -> Result<Response<RestartResponse>, Status> {
     let scope = scope(&request.namespace, request.driver)?;
+    if scope.is_cells() {
+        check_may_start_cells()?;
+    }
     let done = node.workloads.restart(scope, &request.id).await;
     done.map_err(|error| status::of_workloads(&error))?;
     Ok(Response::new(envelope(Restart { metadata: None })))
+}
+
+/// Restart of a cell's executable needs the role of its Start and Stop: whoever may not run a
+/// program in a cell may not run it again either.
+fn check_may_start_cells() -> Result<(), Status> {
+    const START: &str = "/runtime.CellService/Start";
+    let needs = rule(START).role;
+    let has = Requester::current().role;
+    if has >= Some(needs) {
+        return Ok(());
+    }
+    let has = has.map_or("no role".to_owned(), |role| role.to_string());
+    Err(Status::permission_denied(format!(
+        "not authorized: restarting an executable of a cell needs {needs}, the caller has {has}"
+    )))
 }
 
 /// Reads the namespace and driver that a request names.

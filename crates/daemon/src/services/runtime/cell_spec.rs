@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_api::runtime::{Cell, CellLimits, Executable, IoLimit};
+use mainstay_api::runtime::{Cell, CellLimits, Executable, IoLimit, TerminalSize};
 use mainstay_cells::{
     CellName, CellSpec, CpuList, CpuMax, CpuShares, Device, ExecutableName, ExecutableSpec,
     IoLimits, IoRates, Limits, MemoryLimits, Namespace,
@@ -103,7 +103,20 @@ pub fn executable_spec(
         keep_capabilities: executable.keep_capabilities,
         allow_new_privileges: executable.allow_new_privileges,
         seccomp: executable.seccomp.parse().map_err(invalid)?,
+        stdin: executable.stdin,
+        terminal: executable.terminal.map(terminal_size).transpose()?,
     })
+}
+
+pub fn terminal_size(size: TerminalSize) -> Result<mainstay_cells::TerminalSize, Status> {
+    let number = |number: u32| u16::try_from(number).ok().filter(|number| *number > 0);
+    match (number(size.rows), number(size.columns)) {
+        (Some(rows), Some(columns)) => Ok(mainstay_cells::TerminalSize { rows, columns }),
+        _ => Err(Status::invalid_argument(format!(
+            "{} rows and {} columns are not a size of a terminal; each is 1 to 65535",
+            size.rows, size.columns
+        ))),
+    }
 }
 
 pub fn signal(number: i32) -> Result<Option<Signal>, Status> {

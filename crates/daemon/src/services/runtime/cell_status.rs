@@ -2,6 +2,7 @@
 
 use mainstay_api::runtime::{
     Cell, CellLimits, CellStatus, Executable, ExecutableState, ExecutableStatus, IoLimit, Namespace,
+    TerminalSize,
 };
 use mainstay_cells::{CellName, CellSpec, Cells, ExecutableRecord, ExitStatus, Limits};
 use prost_types::Timestamp;
@@ -125,6 +126,11 @@ fn executable(record: &ExecutableRecord) -> ExecutableStatus {
             keep_capabilities: spec.keep_capabilities.clone(),
             allow_new_privileges: spec.allow_new_privileges,
             seccomp: spec.seccomp.as_str().to_owned(),
+            stdin: spec.stdin,
+            terminal: spec.terminal.map(|size| TerminalSize {
+                rows: size.rows.into(),
+                columns: size.columns.into(),
+            }),
         }),
         state: state.into(),
         pid: run.pid,

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use mainstay_api::runtime::cell_service_server::CellService;
 use mainstay_api::runtime::{
-    AllocateCellRequest, AllocateCellResponse, FreeCellRequest, FreeCellResponse, ListCellsRequest,
+    AllocateCellRequest, AllocateCellResponse, AttachCellRequest, AttachCellResponse, FreeCellRequest, FreeCellResponse, ListCellsRequest,
     ListCellsResponse, StartCellRequest, StartCellResponse, StopCellRequest, StopCellResponse,
 };
 use mainstay_cells::{CellError, ExecutableSpec, StopOptions};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::cell_spec::{
     cell_name, executable_name, executable_spec, grace, read_cell_spec, signal,
 };
-use super::cell_status;
+use super::{attach, cell_status};
 use crate::node::Node;
+use crate::rpc::Answers;
 use crate::rpc::status::{self, invalid};
 
 /// Calls on cells; the services of both packages are implemented for it.
@@ -33,6 +34,8 @@ impl CellCalls {
 
 #[tonic::async_trait]
 impl CellService for CellCalls {
+    type AttachStream = Answers<AttachCellResponse>;
+
     async fn allocate(
         &self,
         request: Request<AllocateCellRequest>,
@@ -108,5 +111,13 @@ impl CellService for CellCalls {
             return Err(status::of_cells(&CellError::NoSuchCell { cell: top }));
         }
         Ok(Response::new(ListCellsResponse { cells }))
+    }
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<AttachCellRequest>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let answers = attach::attach(&self.node.engines.cells, request.into_inner()).await?;
+        Ok(Response::new(answers))
     }
 }

@@ -1,5 +1,6 @@
 //! `runtime.*`: cells, and the services that the contract declares without any rpc.
 
+mod attach;
 mod cell_spec;
 mod cell_status;
 mod cells;

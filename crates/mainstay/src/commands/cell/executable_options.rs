@@ -76,6 +76,7 @@ impl ExecutableOptions {
             keep_capabilities: self.cap_keep,
             allow_new_privileges: self.allow_new_privileges,
             seccomp: self.seccomp.as_deref().map_or(Ok(String::new()), profile)?,
+            ..Executable::default()
         })
     }
 }

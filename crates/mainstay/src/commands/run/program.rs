@@ -7,10 +7,12 @@ use mainstay_api::runtime::{
     AllocateCellRequest, Cell, Executable, ExecutableState, ExecutableStatus, FreeCellRequest,
     StartCellRequest,
 };
-use tokio::io::{stderr, stdout};
+use tokio::io::{AsyncWrite, stderr, stdout};
 use tonic::{Code, Response, Status, Streaming};
 
-use super::relay::relay;
+use super::attach::Attachment;
+use super::link::Link;
+use super::relay::{Position, relay};
 use super::signals::Signals;
 use crate::commands::cell::{self, stop};
 use crate::connection::Connection;
@@ -21,14 +23,26 @@ const SIGTERM: i32 = 15;
 /// Added to the signal number in the exit code, as shells do.
 const SIGNAL_EXIT_BASE: i32 = 128;
 
+/// Where the standard streams of the program come from and go to.
+pub(super) enum Streams {
+    /// All through a terminal of its own.
+    Terminal(Attachment),
+    /// Output by its log, input by an attachment, if there is any.
+    Pipes(Option<Attachment>),
+}
+
 pub(super) struct Program<'a> {
-    pub(super) client: &'a Connection,
-    pub(super) node: Option<&'a str>,
+    pub(super) link: &'a Link<'a>,
+    pub(super) node: Option<String>,
     pub(super) cell: &'a str,
     pub(super) name: &'a str,
 }
 
 impl Program<'_> {
+    pub(super) fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
     /// Creates the cell. Returns `true` if it is new and must be freed.
     pub(super) async fn allocate(&self, wanted: Cell, may_exist: bool) -> Outcome<bool> {
         let has_options = wanted
@@ -37,9 +51,10 @@ impl Program<'_> {
                 ..Cell::default()
             };
         let request = AllocateCellRequest { cell: Some(wanted) };
-        let mut cells = self.client.cells();
-        let answer = cells.allocate(request_to_node(self.node, request));
-        match self.answer(answer).await? {
+        let client = self.link.current().await;
+        let mut cells = client.cells();
+        let answer = cells.allocate(request_to_node(self.node(), request));
+        match answer_of(&client, answer).await? {
             Ok(_) => Ok(true),
             Err(status) if status.code() == Code::AlreadyExists && may_exist => {
                 if has_options {
@@ -59,10 +74,11 @@ impl Program<'_> {
         let request = StartCellRequest {
             executable: Some(executable),
         };
-        let mut cells = self.client.cells();
-        let answer = cells.start(request_to_node(self.node, request));
+        let client = self.link.current().await;
+        let mut cells = client.cells();
+        let answer = cells.start(request_to_node(self.node(), request));
         let failed = |exit, status: &Status| Err(Failure::new(exit, status.message()));
-        match self.answer(answer).await? {
+        match answer_of(&client, answer).await? {
             Ok(started) => Ok(started.into_inner().pid),
             Err(status) => match status.code() {
                 // The cell exists and the role permits a start, so these concern the program.
@@ -82,9 +98,10 @@ impl Program<'_> {
         &self,
         pid: i32,
         signals: &mut Signals,
+        streams: Streams,
         cell_is_freed: bool,
     ) -> Outcome<ExecutableStatus> {
-        let status = self.wait(pid, signals).await;
+        let status = self.wait(pid, signals, streams).await;
         if status.is_err() && !cell_is_freed {
             self.terminate(signals).await;
         }
@@ -92,17 +109,40 @@ impl Program<'_> {
     }
 
     /// Waits until the program has exited and its output is written.
-    async fn wait(&self, pid: i32, signals: &mut Signals) -> Outcome<ExecutableStatus> {
-        let (out, err) = tokio::try_join!(
-            self.output(pid, LogChannelType::ChannelStdout),
-            self.output(pid, LogChannelType::ChannelStderr),
-        )?;
-        let written = async { tokio::try_join!(relay(out, stdout()), relay(err, stderr())) };
+    async fn wait(
+        &self,
+        pid: i32,
+        signals: &mut Signals,
+        streams: Streams,
+    ) -> Outcome<ExecutableStatus> {
+        let written = async {
+            match streams {
+                Streams::Terminal(mut attachment) => attachment.forward(self, pid).await,
+                Streams::Pipes(None) => self.relay_output(pid).await,
+                Streams::Pipes(Some(mut attachment)) => {
+                    let input = async {
+                        if let Err(failure) = attachment.forward(self, pid).await {
+                            warn(&format!("stdin is not forwarded: {}", failure.message));
+                        }
+                        // The output says when the program has exited.
+                        std::future::pending().await
+                    };
+                    tokio::select! {
+                        biased;
+                        written = self.relay_output(pid) => written,
+                        never = input => never,
+                    }
+                }
+            }
+        };
         tokio::select! {
             written = written => written?,
             failure = self.forward_signals(signals) => return Err(failure),
         };
-        let found = cell::executable(self.client, self.node, self.cell, self.name).await?;
+        let found = self.link.retry(async |client: &Connection| {
+            cell::executable(client, self.node(), self.cell, self.name).await
+        });
+        let found = found.await?;
         match found {
             Some(status) if status.pid == pid && status.state() != ExecutableState::Running => {
                 Ok(status)
@@ -114,14 +154,46 @@ impl Program<'_> {
         }
     }
 
-    async fn output(&self, pid: i32, channel: LogChannelType) -> Outcome<Streaming<LogItem>> {
+    async fn relay_output(&self, pid: i32) -> Outcome {
+        tokio::try_join!(
+            self.relay_channel(pid, LogChannelType::ChannelStdout, stdout()),
+            self.relay_channel(pid, LogChannelType::ChannelStderr, stderr()),
+        )?;
+        Ok(())
+    }
+
+    /// Writes all output of a channel; continues where it was when the daemon restarts.
+    async fn relay_channel(
+        &self,
+        pid: i32,
+        channel: LogChannelType,
+        mut out: impl AsyncWrite + Unpin,
+    ) -> Outcome {
+        let mut position = Position::default();
+        self.link
+            .retry(async |client: &Connection| {
+                let since = position.time_nanos;
+                let lines = self.output(client, pid, channel, since).await?;
+                relay(lines, &mut out, &mut position).await
+            })
+            .await
+    }
+
+    async fn output(
+        &self,
+        client: &Connection,
+        pid: i32,
+        channel: LogChannelType,
+        since_nanos: i64,
+    ) -> Outcome<Streaming<LogItem>> {
         let request = GetSubProcessStreamRequest {
             channel_type: channel.into(),
             process_id: pid.into(),
+            since_nanos,
         };
-        let mut observe = self.client.observe();
-        let stream = observe.get_sub_process_stream(request_to_node(self.node, request));
-        Ok(self.client.within(stream).await?.into_inner())
+        let mut observe = client.observe();
+        let stream = observe.get_sub_process_stream(request_to_node(self.node(), request));
+        Ok(client.within(stream).await?.into_inner())
     }
 
     /// Forwards the first signal, kills the program on the second, and gives up on the third.
@@ -144,32 +216,31 @@ impl Program<'_> {
 
     async fn stop(&self, signal: i32, grace: Option<Duration>) -> Outcome {
         let mut request = request_to_node(
-            self.node,
+            self.node(),
             stop::request(self.cell, self.name, signal, grace),
         );
         let timeout = stop::stop_timeout(grace);
         request.set_timeout(timeout);
-        let mut cells = self.client.cells();
-        let stopped = self
-            .client
-            .within_timeout(timeout, cells.stop(request))
-            .await;
+        let client = self.link.current().await;
+        let mut cells = client.cells();
+        let stopped = client.within_timeout(timeout, cells.stop(request)).await;
         Ok(stopped.map(drop)?)
     }
 
     /// Frees the cell and kills whatever still runs in it.
     pub(super) async fn free(&self, signals: &mut Signals) {
         let mut request = request_to_node(
-            self.node,
+            self.node(),
             FreeCellRequest {
                 cell_name: self.cell.to_owned(),
             },
         );
         let timeout = stop::stop_timeout(None);
         request.set_timeout(timeout);
-        let mut cells = self.client.cells();
+        let client = self.link.current().await;
+        let mut cells = client.cells();
         let freed = tokio::select! {
-            freed = self.client.within_timeout(timeout, cells.free(request)) => {
+            freed = client.within_timeout(timeout, cells.free(request)) => {
                 freed.map(drop).map_err(Failure::from)
             }
             signal = signals.twice() => Err(interrupted(signal)),
@@ -235,14 +306,14 @@ impl Program<'_> {
             )),
         }
     }
+}
 
-    /// Waits for an answer; a status of the node is not a failure yet.
-    async fn answer<T>(
-        &self,
-        call: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Outcome<Result<Response<T>, Status>> {
-        Ok(self.client.within(async { Ok(call.await) }).await?)
-    }
+/// Waits for an answer; a status of the node is not a failure yet.
+async fn answer_of<T>(
+    client: &Connection,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Outcome<Result<Response<T>, Status>> {
+    Ok(client.within(async { Ok(call.await) }).await?)
 }
 
 fn interrupted(signal: i32) -> Failure {

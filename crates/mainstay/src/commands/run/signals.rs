@@ -8,6 +8,7 @@ pub(super) struct Signals {
     int: Signal,
     term: Signal,
     hup: Signal,
+    quit: Signal,
 }
 
 impl Signals {
@@ -17,6 +18,7 @@ impl Signals {
             int: signal(SignalKind::interrupt())?,
             term: signal(SignalKind::terminate())?,
             hup: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
         })
     }
 
@@ -26,6 +28,7 @@ impl Signals {
             _ = self.int.recv() => SignalKind::interrupt(),
             _ = self.term.recv() => SignalKind::terminate(),
             _ = self.hup.recv() => SignalKind::hangup(),
+            _ = self.quit.recv() => SignalKind::quit(),
         };
         kind.as_raw_value()
     }
