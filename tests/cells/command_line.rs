@@ -59,7 +59,14 @@ struct Running {
 
 impl Running {
     fn start(node: &TestNode, script: &str) -> Self {
-        let mut child = node.cli().spawn(["run", "--", "sh", "-c", script]);
+        Self::start_with(node, &[], script)
+    }
+
+    fn start_with(node: &TestNode, options: &[&str], script: &str) -> Self {
+        let mut args = vec!["run"];
+        args.extend(options);
+        args.extend(["--", "sh", "-c", script]);
+        let mut child = node.cli().spawn(args);
         let stdout: ChildStdout = child.stdout.take().unwrap();
         let (send, lines) = mpsc::channel();
         std::thread::spawn(move || {
@@ -214,7 +221,8 @@ fn a_reader_that_goes_away_ends_the_program_and_its_cell() {
 #[test]
 fn a_lost_node_is_reported_with_the_cell_left_on_it() {
     let mut node = TestNode::start();
-    let running = Running::start(&node, "echo ready; exec sleep 60");
+    let options = ["--reconnect", "0s"];
+    let running = Running::start_with(&node, &options, "echo ready; exec sleep 60");
     running.wait_for("ready");
     node.kill();
     let (code, said) = running.ended();

@@ -1,10 +1,14 @@
 //! Cells: isolated executables, on a real kernel.
 
 mod aer;
+mod attached;
+mod aurae;
 mod bad_input;
 mod cell_node;
 mod command_line;
+mod chroot;
 mod deadlines;
+mod endings;
 mod insiders;
 mod model;
 mod output;

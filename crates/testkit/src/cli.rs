@@ -39,6 +39,11 @@ impl Cli {
         self
     }
 
+    pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.command.stdin(stdin);
+        self
+    }
+
     pub fn run<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> CliOutput {
         let output = self.command.args(args).output().unwrap();
         CliOutput {
