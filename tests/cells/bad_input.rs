@@ -306,7 +306,7 @@ async fn start_refuses_invalid_executables() {
     }
     let both = an_executable(|executable| {
         executable.allow_new_privileges = true;
-        executable.seccomp = "default".to_owned();
+        executable.seccomp = r#"{"defaultAction": "SCMP_ACT_ALLOW"}"#.to_owned();
     });
     refused(cells.start(both).await, INVALID, "privileges and a profile");
     assert_eq!(test.list().await[0].executables, []);

@@ -92,7 +92,7 @@ pub enum BadSpec {
     )]
     PidWithoutMount,
     #[error(
-        "a seccomp profile requires no_new_privs; request either the profile or new privileges"
+        "a custom seccomp profile requires no_new_privs; request either the profile or new privileges"
     )]
     PrivilegesAndSeccomp,
     #[error("invalid UID or GID {id}")]
@@ -163,7 +163,7 @@ impl ExecutableSpec {
                 shown: shown(directory),
             });
         }
-        if self.allow_new_privileges && self.seccomp != Profile::None {
+        if self.allow_new_privileges && matches!(self.seccomp, Profile::Custom(_)) {
             return Err(BadSpec::PrivilegesAndSeccomp);
         }
         for id in [self.uid, self.gid].into_iter().flatten() {

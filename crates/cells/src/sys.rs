@@ -173,6 +173,60 @@ pub(crate) fn restrict_mounts(path: &CStr, restriction: MountRestriction) -> io:
     }
 }
 
+/// Installs a seccomp filter in the calling thread, which must have `SYS_ADMIN`.
+pub(crate) fn install_filter(program: &[seccompiler::sock_filter]) -> rustix::io::Result<()> {
+    /// `struct sock_fprog` of the kernel.
+    #[repr(C)]
+    struct Program {
+        len: u16,
+        filter: *const seccompiler::sock_filter,
+    }
+    const SET_MODE_FILTER: libc::c_uint = 1;
+    let program = Program {
+        len: u16::try_from(program.len()).map_err(|_| rustix::io::Errno::INVAL)?,
+        filter: program.as_ptr(),
+    };
+    // SAFETY: the kernel copies `len` instructions from a slice of that length, which outlives the
+    // call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            SET_MODE_FILTER,
+            0,
+            ptr::from_ref(&program),
+        )
+    };
+    errno(done)
+}
+
+/// Gives the calling process a new, empty session keyring.
+///
+/// Succeeds where the kernel has no keyrings or does not let this process use them: then it cannot
+/// use those of its parent either.
+pub(crate) fn join_new_session_keyring() -> rustix::io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    // SAFETY: a null name asks for an anonymous keyring; no memory is read.
+    let joined = unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            JOIN_SESSION_KEYRING,
+            ptr::null::<libc::c_char>(),
+        )
+    };
+    match errno(joined.min(0)) {
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => Ok(()),
+        joined => joined,
+    }
+}
+
+fn errno(done: libc::c_long) -> rustix::io::Result<()> {
+    if done == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
+}
+
 /// Brings up the loopback device of this network namespace.
 pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     // SAFETY: a struct of integers and bytes, for which all zeros is a value.

@@ -14,7 +14,7 @@ use syscalls::Sysno;
 
 use super::policy::{Policy, Rule};
 
-const REFUSED: [&str; 46] = [
+const REFUSED: [&str; 47] = [
     // The kernel itself.
     "init_module",
     "finit_module",
@@ -51,6 +51,8 @@ const REFUSED: [&str; 46] = [
     "setns",
     // Files by handle instead of by path, past the permissions of directories.
     "open_by_handle_at",
+    // Opens files of a whole file system as others access them.
+    "fanotify_init",
     // Keyrings belong to a user, not to a namespace.
     "add_key",
     "request_key",

@@ -12,6 +12,7 @@ mod oci;
 mod policy;
 
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use rustix::io::{self, Errno};
 use seccompiler::sock_filter;
@@ -20,20 +21,26 @@ use serde::{Deserialize, Serialize};
 pub use oci::BadRule;
 use policy::MAX_INSTRUCTIONS;
 
+use crate::sys;
+
 /// Ten times the size of a container runtime's default profile.
 pub const MAX_PROFILE_BYTES: usize = 256 << 10;
 
 const BUILTIN: &str = "default";
+const UNCONFINED: &str = "unconfined";
 
-/// A valid seccomp profile. It is serialized as the text it was parsed from.
+/// A valid seccomp profile. A custom one is serialized as the text it was parsed from.
+///
+/// In records the empty text is [`Profile::Unconfined`], as it was when no profile was the default;
+/// requests write `unconfined`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Profile {
-    /// No filter.
-    #[default]
-    None,
     /// The built-in profile.
+    #[default]
     Default,
+    /// No filter.
+    Unconfined,
     Custom(CustomProfile),
 }
 
@@ -55,7 +62,8 @@ pub enum BadProfile {
     #[error("the seccomp profile has {0} bytes; the maximum is {MAX_PROFILE_BYTES}")]
     TooLong(usize),
     #[error(
-        "invalid seccomp profile: {reason}; use \"default\" or JSON of the OCI runtime specification"
+        "invalid seccomp profile: {reason}; use \"default\", \"unconfined\" or JSON of the OCI runtime \
+         specification"
     )]
     NotJson { reason: String },
     #[error("the seccomp profile uses an unsupported feature")]
@@ -76,8 +84,8 @@ pub struct BadFilter(usize);
 impl Profile {
     pub fn as_str(&self) -> &str {
         match self {
-            Self::None => "",
             Self::Default => BUILTIN,
+            Self::Unconfined => UNCONFINED,
             Self::Custom(custom) => &custom.text,
         }
     }
@@ -85,8 +93,8 @@ impl Profile {
     /// The BPF program to install, if any.
     pub fn filter(&self) -> Result<Option<Filter>, BadProfile> {
         match self {
-            Self::None => Ok(None),
-            Self::Default => builtin::policy().compile().map(Some),
+            Self::Unconfined => Ok(None),
+            Self::Default => builtin_filter().map(Some),
             Self::Custom(custom) => Ok(Some(custom.filter.clone())),
         }
     }
@@ -95,10 +103,16 @@ impl Profile {
     /// every runtime, because profiles are written for many kernels.
     pub fn unknown_calls(&self) -> &[String] {
         match self {
-            Self::None | Self::Default => &[],
+            Self::Default | Self::Unconfined => &[],
             Self::Custom(custom) => &custom.unknown_calls,
         }
     }
+}
+
+/// The filter of the built-in profile, compiled once.
+fn builtin_filter() -> Result<Filter, BadProfile> {
+    static FILTER: OnceLock<Result<Filter, BadProfile>> = OnceLock::new();
+    FILTER.get_or_init(|| builtin::policy().compile()).clone()
 }
 
 impl FromStr for Profile {
@@ -106,8 +120,8 @@ impl FromStr for Profile {
 
     fn from_str(text: &str) -> Result<Self, BadProfile> {
         match text {
-            "" => Ok(Self::None),
-            BUILTIN => Ok(Self::Default),
+            "" | BUILTIN => Ok(Self::Default),
+            UNCONFINED => Ok(Self::Unconfined),
             long if long.len() > MAX_PROFILE_BYTES => Err(BadProfile::TooLong(long.len())),
             text => {
                 let (policy, unknown_calls) = oci::read(text)?;
@@ -125,7 +139,10 @@ impl TryFrom<String> for Profile {
     type Error = BadProfile;
 
     fn try_from(text: String) -> Result<Self, BadProfile> {
-        text.parse()
+        match text.as_str() {
+            "" => Ok(Self::Unconfined),
+            text => text.parse(),
+        }
     }
 }
 
@@ -133,7 +150,9 @@ impl From<Profile> for String {
     fn from(profile: Profile) -> Self {
         match profile {
             Profile::Custom(custom) => custom.text,
-            other => other.as_str().to_owned(),
+            Profile::Default => BUILTIN.to_owned(),
+            // Older daemons read `unconfined` as an invalid profile.
+            Profile::Unconfined => String::new(),
         }
     }
 }
@@ -151,6 +170,13 @@ impl Filter {
             }
             _ => Errno::INVAL,
         })
+    }
+
+    /// Installs the filter in the calling thread without no_new_privs, which needs `SYS_ADMIN`.
+    ///
+    /// Allocates nothing, so a forked process may call it.
+    pub(crate) fn install_privileged(&self) -> io::Result<()> {
+        sys::install_filter(&self.0)
     }
 
     pub fn instructions(&self) -> &[sock_filter] {
@@ -327,11 +353,24 @@ mod tests {
 
     #[test]
     fn profiles_are_serialized_as_their_text() {
-        for (profile, kept) in [(Profile::None, r#""""#), (Profile::Default, r#""default""#)] {
+        for (profile, kept) in [
+            (Profile::Unconfined, r#""""#),
+            (Profile::Default, r#""default""#),
+        ] {
             assert_eq!(serde_json::to_string(&profile).unwrap(), kept);
             assert_eq!(serde_json::from_str::<Profile>(kept).unwrap(), profile);
         }
         assert!(serde_json::from_str::<Profile>(r#""{}""#).is_err());
+    }
+
+    #[test]
+    fn a_request_without_a_profile_gets_the_default_one() {
+        assert_eq!("".parse(), Ok(Profile::Default));
+        assert_eq!(Profile::default(), Profile::Default);
+        for text in ["default", "unconfined"] {
+            assert_eq!(text.parse::<Profile>().unwrap().as_str(), text);
+        }
+        assert_eq!(Profile::Unconfined.filter(), Ok(None));
     }
 
     #[test]

@@ -209,6 +209,15 @@ fn lower_nofile_limit() {
 fn drop_privileges(program: &Program) -> Result<(), Failure> {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    sys::join_new_session_keyring().map_err(|errno| (Step::Identity, errno.into()))?;
+    if program.new_privileges
+        && let Some(filter) = &program.filter
+    {
+        // While it may without no_new_privs; the built-in profile refuses none of the steps below.
+        filter
+            .install_privileged()
+            .map_err(|errno| (Step::Seccomp, errno.into()))?;
+    }
     let mut changed = Ok(());
     let change_user = || {
         changed = set_thread_groups(&[])
@@ -219,10 +228,10 @@ fn drop_privileges(program: &Program) -> Result<(), Failure> {
     let dropped = program.capabilities.drop_to(change_user);
     changed.map_err(|errno| (Step::Identity, errno.into()))?;
     dropped.map_err(|errno| (Step::Capabilities, errno.into()))?;
-    if !program.new_privileges {
-        rustix::thread::set_no_new_privs(true)
-            .map_err(|errno| (Step::Capabilities, errno.into()))?;
+    if program.new_privileges {
+        return Ok(());
     }
+    rustix::thread::set_no_new_privs(true).map_err(|errno| (Step::Capabilities, errno.into()))?;
     if let Some(filter) = &program.filter {
         filter
             .install()

@@ -15,7 +15,7 @@ const KEEP: &str = "CELLS_TEST_KEEP";
 const USER: &str = "CELLS_TEST_USER";
 const PROFILE: &str = "CELLS_TEST_PROFILE";
 
-/// The privileges of the command.
+/// The privileges of the command. Without a profile it is unconfined.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Confinement<'a> {
     /// Capabilities in addition to the default, comma-separated.
@@ -51,7 +51,11 @@ fn entry() {
         .unwrap()
         .grant()
         .unwrap();
-    let filter = given(PROFILE).parse::<Profile>().unwrap().filter().unwrap();
+    let profile = match given(PROFILE).as_str() {
+        "" => Profile::Unconfined,
+        profile => profile.parse().unwrap(),
+    };
+    let filter = profile.filter().unwrap();
     let user: u32 = given(USER).parse().unwrap();
     let command = given(COMMAND);
     let mut words = command.split('\n');

@@ -36,7 +36,7 @@ pub struct ExecutableOptions {
     #[arg(long)]
     allow_new_privileges: bool,
 
-    /// Seccomp profile: `default`, or a file in OCI JSON format [default: unconfined]
+    /// Seccomp profile: `default`, `unconfined`, or a file in OCI JSON format [default: default]
     #[arg(long, value_name = "PROFILE")]
     seccomp: Option<String>,
 
@@ -110,13 +110,13 @@ fn capability(text: &str) -> Result<String, String> {
 
 fn profile(named: &str) -> Outcome<String> {
     const MAX_PROFILE_BYTES: u64 = 1 << 20;
-    if named == "default" {
+    if matches!(named, "default" | "unconfined") {
         return Ok(named.to_owned());
     }
     let path = Path::new(named);
     let invalid = |reason: &dyn std::fmt::Display| {
         Failure::usage(format!(
-            "cannot read seccomp profile {}: {reason}; write default, or name a file in OCI JSON format",
+            "cannot read seccomp profile {}: {reason}; write default or unconfined, or name a file in OCI JSON format",
             path.display()
         ))
     };
@@ -190,7 +190,9 @@ mod tests {
             path.display().to_string()
         };
         let text = r#"{"defaultAction": "SCMP_ACT_ALLOW"}"#;
-        assert_eq!(profile("default").unwrap(), "default");
+        for known in ["default", "unconfined"] {
+            assert_eq!(profile(known).unwrap(), known);
+        }
         assert_eq!(profile(&file("good", text)).unwrap(), text);
         for bad in [
             file("list", "[]"),
