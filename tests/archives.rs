@@ -126,6 +126,10 @@ fn add_privileged(root: &Path) {
     modified(&root.join("symlink"), -86_400, 0);
     make(&root.join("null"), FileType::CharacterDevice, 1, 3);
     make(&root.join("block"), FileType::BlockDevice, 4000, 1_000_000);
+    set_xattr(root, b"user.of-the-root", b"yes");
+    owner(root, 5, 6);
+    mode(root, 0o1751);
+    modified(root, -3, 250_000_000);
 }
 
 /// Everything that is known of the entries of a tree, but the root itself: by name, in order.
@@ -257,6 +261,13 @@ fn root_unpacks_everything_a_file_has() {
     let copied = node.cli().run(["cp", &source, "out"]);
     assert_eq!((copied.code, copied.stderr.as_str()), (0, ""));
     assert_same(&root, &node.scratch().join("out"), true);
+    // A directory that was created for it is like the original, too.
+    let of = |path: &Path| {
+        let about = std::fs::metadata(path).unwrap();
+        let time = (about.mtime(), about.mtime_nsec());
+        (about.mode(), about.uid(), about.gid(), time, xattrs(path))
+    };
+    assert_eq!(of(&root), of(&node.scratch().join("out")));
     // Over what is there, too.
     node.cli().run(["cp", &source, "out"]).ok();
     assert_same(&root, &node.scratch().join("out"), true);

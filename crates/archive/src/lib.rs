@@ -10,6 +10,7 @@ mod member;
 mod pax;
 mod reader;
 mod report;
+mod root;
 mod sparse;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod writer;
 pub use member::{Content, Member, Time};
 pub use reader::Reader;
 pub use report::Report;
+pub use root::{root_field, root_of_field};
 pub use sparse::{Segment, holes_of};
 pub use unpack::unpack;
 pub use writer::Writer;

@@ -18,7 +18,7 @@ pub struct Reader<R> {
     padding: u64,
 }
 
-/// What the headers before a member say of it.
+/// The headers before a member.
 #[derive(Debug, Default)]
 struct Extended {
     records: Vec<u8>,

@@ -5,7 +5,7 @@ use mainstay_paths::escape;
 /// The number of entries reported by name.
 const MAX_NAMED: usize = 16;
 
-/// What differs between the archive and what was unpacked.
+/// Differences between the archive and the unpacked files.
 #[derive(Debug, Default)]
 pub struct Report {
     named: Vec<String>,

@@ -189,7 +189,7 @@ fn everything_a_file_has_is_restored() {
         (link, b""),
         (of("d/fifo", Content::Fifo), b""),
     ]);
-    let report = unpack(&bytes[..], dir.path()).unwrap();
+    let report = unpack(&bytes[..], dir.path(), None).unwrap();
     assert!(report.is_complete(), "{:?}", report.missing());
     assert_eq!(report.not_restored(), None);
 
@@ -253,7 +253,7 @@ fn hostile_members_are_dropped_and_the_others_unpacked() {
     members.extend(hostile.iter().map(|(member, data)| (member.clone(), *data)));
     members.push((file("replaced", 3), b"new"));
     members.push((file("good", 4), b"good"));
-    let report = unpack(&archive(&members)[..], dir.path()).unwrap();
+    let report = unpack(&archive(&members)[..], dir.path(), None).unwrap();
     assert!(!report.is_complete());
     assert_eq!(
         report.missing().len(),
@@ -279,7 +279,7 @@ fn special_bits_need_the_owner_they_were_set_for() {
         uid: u32::MAX,
         ..file("program", 0)
     };
-    let report = unpack(&archive(&[(member, b"")])[..], dir.path()).unwrap();
+    let report = unpack(&archive(&[(member, b"")])[..], dir.path(), None).unwrap();
     let said = report.not_restored().unwrap();
     assert!(said.contains("1 owner, 1 set-user-ID"), "{said}");
     let about = std::fs::metadata(dir.path().join("program")).unwrap();

@@ -23,9 +23,10 @@ const COPY_BYTES: usize = 256 << 10;
 const PARTIAL_DIR: Mode = Mode::RWXU;
 const PARTIAL_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Unpacks `archive` to the existing directory `target`. An error means that the archive is
+/// Unpacks `archive` to the existing directory `target`, which becomes like `root` if that is given. An
+/// error means that the archive is
 /// unreadable or that nothing more can be written; a member that fails for itself is reported.
-pub fn unpack(archive: impl Read, target: &Path) -> io::Result<Report> {
+pub fn unpack(archive: impl Read, target: &Path, root: Option<&Member>) -> io::Result<Report> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut unpacking = Unpacking {
         root: rustix::fs::openat(CWD, target, flags, Mode::empty())?,
@@ -43,6 +44,12 @@ pub fn unpack(archive: impl Read, target: &Path) -> io::Result<Report> {
         }
     }
     unpacking.leave(&[]);
+    if let Some(root) = root {
+        let dir = unpacking.root.try_clone()?;
+        if let Err(Failed::Member(why)) = unpacking.restore(dir.as_fd(), root) {
+            unpacking.report.add_missing(b".", &why);
+        }
+    }
     Ok(unpacking.report)
 }
 

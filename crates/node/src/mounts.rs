@@ -182,7 +182,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("hang.fifo");
         rustix::fs::mknodat(
-            rustix::fs::CWD,
+            CWD,
             &fifo,
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,

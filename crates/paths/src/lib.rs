@@ -248,7 +248,7 @@ mod tests {
         fn every_name_survives_the_terminal(name in name()) {
             let text = escape(&name);
             prop_assert!(!text.contains(is_hidden), "{}", text);
-            prop_assert_eq!(unescape(text.as_bytes()), name.clone());
+            prop_assert_eq!(&unescape(text.as_bytes()), &name);
             prop_assert_eq!(from_wire(&wire_of_argument(text.as_bytes())), name);
         }
 

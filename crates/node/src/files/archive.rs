@@ -11,9 +11,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use flate2::Compression;
 use flate2::write::GzEncoder;
-use mainstay_archive::{Content, Member, Segment, Time, Writer, holes_of};
+use flate2::{Compression, GzBuilder};
+use mainstay_archive::{Content, Member, Segment, Time, Writer, holes_of, root_field};
 use rustix::fs::{FileType, Stat, fstat, major, minor};
 
 use super::content::ExactContent;
@@ -61,13 +61,29 @@ impl Left {
 /// Archives `root` into `out`. An error means that the archive is incomplete.
 pub fn pack(root: &Path, out: impl Write) -> io::Result<Left> {
     let mut descent = Descent::new(root)?;
+    let mut xattrs = XattrReader::default();
+    let first = descent.step();
+    let mut gzip = GzBuilder::new();
+    if let Some(Step::Met(Ok(stat))) = &first
+        && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+    {
+        // Clients of this API unpack into a directory that exists: it is no entry of its own.
+        let xattrs = xattrs_of(&descent, &mut xattrs).unwrap_or_default();
+        gzip = gzip.extra(root_field(&member(
+            &descent,
+            stat,
+            Content::Directory,
+            xattrs,
+        )));
+    }
     let mut packing = Packing {
-        archive: Writer::new(GzEncoder::new(out, Compression::fast())),
+        archive: Writer::new(gzip.write(out, Compression::fast())),
         left: Left::default(),
         links: Links::default(),
-        xattrs: XattrReader::default(),
+        xattrs,
     };
-    while let Some(step) = descent.step() {
+    let mut next = first;
+    while let Some(step) = next {
         match step {
             Step::Left => {}
             Step::Unreadable(error) | Step::Met(Err(error)) => {
@@ -75,6 +91,7 @@ pub fn pack(root: &Path, out: impl Write) -> io::Result<Left> {
             }
             Step::Met(Ok(stat)) => packing.add(&mut descent, &stat)?,
         }
+        next = descent.step();
     }
     packing.archive.finish()?.finish()?.flush()?;
     Ok(packing.left)
@@ -93,7 +110,6 @@ impl<W: Write> Packing<W> {
         if kind == FileType::Directory {
             descent.enter();
             if descent.depth() == 0 {
-                // Clients of this API unpack into a directory that exists.
                 return Ok(());
             }
         }

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! Every entry is opened relative to its directory, which is held open, so no path is too long, and
-//! no symbolic link below the root is followed, whoever renames what meanwhile. The root is opened
+//! no symbolic link below the root is followed, also while entries are renamed. The root is opened
 //! once, and everything else is reached from there. Memory is one directory's names per level, and the number of open
 //! directories is bounded however deep the tree is.
 

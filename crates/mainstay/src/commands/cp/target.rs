@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf, Bytes};
+use flate2::GzHeader;
 use flate2::read::GzDecoder;
-use mainstay_archive::{Report, unpack};
+use mainstay_archive::{Report, root_of_field, unpack};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -135,7 +136,10 @@ impl Writer {
             let files = PartialFiles::directory(path)
                 .map_err(|error| Failure::file("write", path, &error))?;
             let into = path.to_owned();
-            std::thread::spawn(move || done.send(unpack_chunks(chunks, &into).map(Some)));
+            let restore_root = matches!(files, PartialFiles::Directory { created: Some(_) });
+            std::thread::spawn(move || {
+                done.send(unpack_chunks(chunks, &into, restore_root).map(Some))
+            });
             files
         };
         Ok(Self {
@@ -192,10 +196,12 @@ impl PartialFiles {
 }
 
 /// Unpacks to the end of the stream, also behind the end of the archive: the node must be able to
-/// send everything.
-fn unpack_chunks(chunks: Chunks, target: &Path) -> io::Result<Report> {
+/// send everything. A directory that was created for it becomes like the one that was copied.
+fn unpack_chunks(chunks: Chunks, target: &Path, restore_root: bool) -> io::Result<Report> {
     let mut archive = GzDecoder::new(chunks);
-    let report = unpack(&mut archive, target)?;
+    let extra = archive.header().and_then(GzHeader::extra);
+    let root = extra.filter(|_| restore_root).and_then(root_of_field);
+    let report = unpack(&mut archive, target, root.as_ref())?;
     io::copy(&mut archive, &mut io::sink())?;
     Ok(report)
 }
