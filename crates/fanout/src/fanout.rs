@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -258,7 +258,12 @@ impl Fanout {
                 tag: NodeTag::new(&name),
                 here: place == Place::Here,
                 answer: match place {
-                    Place::Here => self.ask_here(&outgoing, body.clone(), &limits, method.streams),
+                    Place::Here => self.ask_here(
+                        &outgoing,
+                        body.clone(),
+                        &limits,
+                        (!method.streams).then_some(answer_timeout),
+                    ),
                     Place::There(address) => {
                         let pool = self.pool.clone();
                         let (outgoing, limits) = (Arc::clone(&outgoing), limits.clone());
@@ -292,21 +297,24 @@ impl Fanout {
         Ok(response)
     }
 
-    /// Answers for this node itself, when it is its turn.
+    /// Answers for this node itself, when it is its turn; a unary call has a timeout.
     fn ask_here(
         &self,
         outgoing: &Arc<Outgoing>,
         body: Bytes,
         limits: &CallLimits,
-        streams: bool,
+        timeout: Option<Duration>,
     ) -> BoxFuture<'static, Result<Response<Body>, Status>> {
         let (outgoing, limits) = (Arc::clone(outgoing), limits.clone());
         let local = Arc::clone(&self.local);
+        let began = Instant::now();
         async move {
             let permit = limits.local().await?;
-            let memory = match streams {
-                true => Some(limits.memory(LOCAL_STREAM_BYTES).await?),
-                false => None,
+            let memory = match timeout {
+                None => Some(limits.memory(LOCAL_STREAM_BYTES).await?),
+                // All turns come at once when the timeout of the call has passed.
+                Some(timeout) if began.elapsed() >= timeout => return Err(no_answer(timeout)),
+                Some(_) => None,
             };
             let response = local(outgoing.here(Body::new(Full::new(body)))).await;
             Ok(response.map(|body| hold(body, (permit, memory))))
