@@ -20,6 +20,8 @@ mod text;
 mod workloads;
 
 pub use config::{Config, ConfigError, Overrides};
+#[doc(hidden)]
+pub use listener::rewritten as rewritten_requests;
 pub use node::Build;
 pub use rpc::MAX_MESSAGE_BYTES;
 pub use serve::{Ready, ServeError, serve};

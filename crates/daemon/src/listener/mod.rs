@@ -13,4 +13,5 @@ mod refusals;
 mod serve;
 
 pub use aurae_socket::SocketFile;
+pub use authority::rewritten;
 pub use serve::Server;
