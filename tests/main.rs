@@ -23,6 +23,7 @@ mod daemon;
 mod disk_usage;
 mod disks;
 mod dmesg;
+mod documentation;
 mod events;
 mod fanout;
 mod file_names;
