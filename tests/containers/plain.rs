@@ -107,10 +107,7 @@ async fn every_container_is_listed_and_a_broken_one_hides_no_other() {
         .run(["containers", "--namespace", "default"])
         .ok();
     let columns: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(
-        columns,
-        ["NODE", "NAMESPACE", "ID", "IMAGE", "PID", "STATUS"]
-    );
+    assert_eq!(columns, ["NAMESPACE", "ID", "IMAGE", "PID", "STATUS"]);
     let line = table.lines().find(|line| line.contains(" web ")).unwrap();
     assert!(
         line.contains(&web.pid.to_string()) && line.ends_with("RUNNING"),
