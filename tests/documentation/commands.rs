@@ -1,4 +1,4 @@
-//! Command lines of a document, and what is done with each.
+//! Command lines of a document, and the treatment of each.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn prompt_and_command(line: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, command.trim()))
 }
 
-/// What is done with a command line.
+/// Treatment of a command line by the test.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// Run to its end.
