@@ -12,6 +12,7 @@ mod endings;
 mod insiders;
 mod model;
 mod output;
+mod signals;
 mod stalled_disk;
 mod survival;
 mod upgrade;

@@ -63,6 +63,7 @@ pub const RULES: &[Rule] = &[
     administers("/aurae.cells.v0.CellService/Stop"),
     reads("/aurae.discovery.v0.DiscoveryService/Discover"),
     reads("/aurae.observe.v0.ObserveService/GetAuraeDaemonLogStream"),
+    reads("/aurae.observe.v0.ObserveService/GetPosixSignalsStream"),
     reads("/aurae.observe.v0.ObserveService/GetSubProcessStream"),
     reads("/grpc.health.v1.Health/Check"),
     reads("/grpc.health.v1.Health/List"),

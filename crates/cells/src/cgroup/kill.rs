@@ -35,6 +35,15 @@ impl Cgroups {
             .any(|cgroup| cgroup.starts_with(&root))
     }
 
+    /// Returns the cgroup of ours that a process or thread is in; `None` if it has exited.
+    pub fn cgroup_of(&self, pid: i32) -> Option<String> {
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let root = Path::new("/").join(&self.root);
+        let mut cgroups = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        let below = cgroups.find_map(|cgroup| Path::new(cgroup).strip_prefix(&root).ok())?;
+        Some(below.to_string_lossy().into_owned())
+    }
+
     /// Lists the processes directly in the cgroup.
     pub fn processes(&self, cgroup: &str) -> Result<Vec<Pid>, CgroupError> {
         let file = self

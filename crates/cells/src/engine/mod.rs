@@ -15,6 +15,7 @@ mod error;
 mod event_cursor;
 mod events;
 mod free;
+mod members;
 mod paths;
 mod permits;
 mod program;

@@ -14,6 +14,7 @@ pub mod fanout;
 pub mod identity;
 pub mod journal;
 pub mod listeners;
+pub mod signals;
 pub mod time;
 
 use crate::config::Config;
@@ -29,6 +30,7 @@ macro_rules! for_each_engine {
             identity(): Identity [identity: IdentitySection, compatibility: CompatibilitySection];
             listeners(): Listeners [limits: LimitsSection];
             cells(journal): Cells [cells: CellsSection];
+            signals(): Signals [];
             containers(): Containers [containers: ContainersSection];
             time(): Time [time: TimeSection];
             fanout(identity, listeners): Forwarding [

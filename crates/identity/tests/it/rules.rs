@@ -44,7 +44,7 @@ fn the_table_has_every_service() {
         ("runtime.CellService", 5),
         ("aurae.cells.v0.CellService", 5),
         ("aurae.discovery.v0.DiscoveryService", 1),
-        ("aurae.observe.v0.ObserveService", 2),
+        ("aurae.observe.v0.ObserveService", 3),
         ("v1alpha.PublicAPI", 7),
         ("services.auth.AuthService", 3),
         ("stats.StatsService", 4),
@@ -58,7 +58,7 @@ fn the_table_has_every_service() {
     ] {
         assert_eq!(count(service), methods, "{service}");
     }
-    assert_eq!(RULES.len(), 83);
+    assert_eq!(RULES.len(), 84);
 }
 
 #[test]

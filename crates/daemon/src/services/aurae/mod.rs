@@ -3,5 +3,6 @@
 mod cells;
 mod discovery;
 mod observe;
+mod signals;
 
 pub(super) use discovery::Discovery;

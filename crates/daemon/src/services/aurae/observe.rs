@@ -1,21 +1,25 @@
-//! `aurae.observe.v0.ObserveService`: log lines for later clients, each wrapped in a response.
+//! `aurae.observe.v0.ObserveService`: log lines for later clients, each wrapped in a response; and
+//! signals.
 
 use futures_util::TryStreamExt;
 use mainstay_api::aurae::observe::v0::observe_service_server::ObserveService;
 use mainstay_api::aurae::observe::v0::{
-    GetAuraeDaemonLogStreamRequest, GetAuraeDaemonLogStreamResponse, GetSubProcessStreamRequest,
-    GetSubProcessStreamResponse, LogChannelType, LogItem,
+    GetAuraeDaemonLogStreamRequest, GetAuraeDaemonLogStreamResponse, GetPosixSignalsStreamRequest,
+    GetPosixSignalsStreamResponse, GetSubProcessStreamRequest, GetSubProcessStreamResponse,
+    LogChannelType, LogItem,
 };
 use mainstay_api::observe;
 use mainstay_journal::Stream;
 use tonic::{Request, Response, Status};
 
+use super::signals;
 use crate::rpc::Answers;
 use crate::services::observe::{Observe, bad_channel};
 
 #[tonic::async_trait]
 impl ObserveService for Observe {
     type GetAuraeDaemonLogStreamStream = Answers<GetAuraeDaemonLogStreamResponse>;
+    type GetPosixSignalsStreamStream = Answers<GetPosixSignalsStreamResponse>;
     type GetSubProcessStreamStream = Answers<GetSubProcessStreamResponse>;
 
     async fn get_aurae_daemon_log_stream(
@@ -50,6 +54,14 @@ impl ObserveService for Observe {
             item: Some(later(item)),
         });
         Ok(Response::new(Box::pin(wrapped)))
+    }
+
+    async fn get_posix_signals_stream(
+        &self,
+        request: Request<GetPosixSignalsStreamRequest>,
+    ) -> Result<Response<Self::GetPosixSignalsStreamStream>, Status> {
+        let signals = signals::stream(self.engines(), request.into_inner()).await;
+        signals.map(Response::new)
     }
 }
 

@@ -10,6 +10,7 @@ use mainstay_journal::{LogQuery, Stream, Timestamp};
 use tonic::{Request, Response, Status};
 
 use super::machine::{items, process_items};
+use crate::engines::Engines;
 use crate::log::DAEMON_LOG;
 use crate::node::Node;
 use crate::rpc::{Answers, status};
@@ -27,6 +28,10 @@ impl Observe {
         Self {
             node: Arc::clone(node),
         }
+    }
+
+    pub(super) fn engines(&self) -> &Engines {
+        &self.node.engines
     }
 
     /// Follows the daemon's own log; serves the rpc of both packages.
