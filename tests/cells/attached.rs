@@ -93,7 +93,9 @@ async fn a_file_as_stdin_reaches_the_program_byte_for_byte() {
     std::fs::write(&path, &bytes).unwrap();
     let cli = test.node.cli().stdin(File::open(&path).unwrap());
     let count = cli.run(["run", "--", "sh", "-c", "cksum"]).ok();
-    let expected = Command::new("cksum").stdin(File::open(&path).unwrap()).output();
+    let expected = Command::new("cksum")
+        .stdin(File::open(&path).unwrap())
+        .output();
     assert_eq!(count.as_bytes(), expected.unwrap().stdout);
     test.finish().await;
 }
@@ -108,7 +110,12 @@ async fn a_program_without_input_sees_an_empty_stdin() {
     // The pipe stays open: only the option ends the input.
     let stdin = child.stdin.take();
     let mut shown = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut shown)
+        .unwrap();
     assert!(wait_for_exit(&mut child).success());
     drop(stdin);
     assert_eq!(shown.trim(), "0");
@@ -124,7 +131,12 @@ async fn a_program_that_does_not_read_its_stdin_ends_all_the_same() {
     std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
     let cli = test.node.cli().stdin(File::open(&path).unwrap());
     let ran = cli.run(["run", "--", "sh", "-c", "exec <&-; echo closed; exit 3"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (3, "closed\n"), "{}", ran.stderr);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (3, "closed\n"),
+        "{}",
+        ran.stderr
+    );
     test.finish().await;
 }
 
@@ -198,7 +210,10 @@ async fn a_terminal_outlives_the_daemon() {
 #[tokio::test]
 async fn the_terminal_is_restored_when_the_command_is_terminated() {
     let test = CellNode::start("tty-term");
-    let mut run = on_terminal(&test.node, "trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done");
+    let mut run = on_terminal(
+        &test.node,
+        "trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done",
+    );
     run.wait_for("ready");
     let pid = rustix::process::Pid::from_raw(i32::try_from(run.pid()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -269,7 +284,11 @@ fn executable(name: &str, command: &str) -> Executable {
 
 async fn start(test: &CellNode, executable: Executable) -> Result<i32, Status> {
     let executable = Some(executable);
-    let started = test.cells().await.start(StartCellRequest { executable }).await?;
+    let started = test
+        .cells()
+        .await
+        .start(StartCellRequest { executable })
+        .await?;
     Ok(started.into_inner().pid)
 }
 
@@ -277,7 +296,9 @@ async fn start(test: &CellNode, executable: Executable) -> Result<i32, Status> {
 async fn a_bad_attachment_is_refused_and_harms_nobody() {
     let test = CellNode::start("attach-bad");
     test.allocate("web", &[]).await;
-    start(&test, executable("plain", "sleep 1000")).await.unwrap();
+    start(&test, executable("plain", "sleep 1000"))
+        .await
+        .unwrap();
     let cat = Executable {
         stdin: true,
         ..executable("cat", "cat")
@@ -317,7 +338,10 @@ async fn a_bad_attachment_is_refused_and_harms_nobody() {
     }
     // Another attachment takes the input over, and the output is whole.
     let mut earlier = Attached::open(&test, open("cat", true)).await.unwrap();
-    assert!(matches!(earlier.next().await, Ok(Some(FromCell::Attached(_)))));
+    assert!(matches!(
+        earlier.next().await,
+        Ok(Some(FromCell::Attached(_)))
+    ));
     let mut later = Attached::open(&test, open("cat", true)).await.unwrap();
     assert_eq!(earlier.fails().await.code(), Code::Aborted);
     let hello = |offset| {
@@ -329,7 +353,10 @@ async fn a_bad_attachment_is_refused_and_harms_nobody() {
     later.send(hello(0));
     later.send(ToCell::CloseStdin(6));
     while let Some(message) = later.next().await.unwrap() {
-        assert!(matches!(message, FromCell::Attached(_) | FromCell::StdinAccepted(6)));
+        assert!(matches!(
+            message,
+            FromCell::Attached(_) | FromCell::StdinAccepted(6)
+        ));
     }
     let lines = test.output(pid, 0).await;
     let lines: Vec<&str> = lines.iter().map(|item| item.line.as_str()).collect();
@@ -359,16 +386,22 @@ async fn attachments_are_bounded_and_an_unread_one_slows_nobody() {
     for _ in 0..8 {
         unread.push(Attached::open(&test, open("tty", false)).await.unwrap());
     }
-    let status = Attached::open(&test, open("tty", false)).await.err().unwrap();
+    let status = Attached::open(&test, open("tty", false))
+        .await
+        .err()
+        .unwrap();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     let go = pipe.clone();
-    soon("the writer", tokio::task::spawn_blocking(move || {
-        // Opens once the program has created it and reads.
-        while std::fs::metadata(&go).is_err() {
-            std::thread::yield_now();
-        }
-        std::fs::write(&go, "go\n").unwrap();
-    }))
+    soon(
+        "the writer",
+        tokio::task::spawn_blocking(move || {
+            // Opens once the program has created it and reads.
+            while std::fs::metadata(&go).is_err() {
+                std::thread::yield_now();
+            }
+            std::fs::write(&go, "go\n").unwrap();
+        }),
+    )
     .await
     .unwrap();
     // Four megabytes pass; nobody reads them but the log.
@@ -376,7 +409,10 @@ async fn attachments_are_bounded_and_an_unread_one_slows_nobody() {
     assert_eq!(lines.last().unwrap().line, "end");
     assert_eq!(lines[0].line, "1", "no carriage return");
     let status = test.executable("web", "tty").await;
-    assert_eq!((status.state(), status.exit_code), (ExecutableState::Exited, 8));
+    assert_eq!(
+        (status.state(), status.exit_code),
+        (ExecutableState::Exited, 8)
+    );
     // One that reads late gets the end, and learns by the offset what it has missed.
     let mut late = unread.pop().unwrap();
     let mut shown = Vec::new();

@@ -141,7 +141,11 @@ async fn limits_are_listed_as_they_were_asked_for() {
             free(&mut client, "web").await;
         }
         Err(status) => {
-            assert_eq!((v2, status.code()), (false, Code::FailedPrecondition), "{status}");
+            assert_eq!(
+                (v2, status.code()),
+                (false, Code::FailedPrecondition),
+                "{status}"
+            );
         }
     }
     // An empty list is none.
@@ -228,13 +232,19 @@ async fn isolation_is_what_its_fields_say() {
             ..named("web")
         };
         allocate(&mut client, cell.clone()).await.unwrap();
-        let pid = start(&mut client, "web", "nap", "sleep 1000").await.unwrap();
+        let pid = start(&mut client, "web", "nap", "sleep 1000")
+            .await
+            .unwrap();
         let isolated: Vec<bool> = namespaces(pid)
             .iter()
             .zip(&own)
             .map(|(inside, outside)| inside != outside)
             .collect();
-        assert_eq!(isolated, [process, process, process, process, network], "{cell:?}");
+        assert_eq!(
+            isolated,
+            [process, process, process, process, network],
+            "{cell:?}"
+        );
         assert_eq!(shown(&mut client, "web").await, cell);
         free(&mut client, "web").await;
     }
@@ -259,7 +269,10 @@ async fn an_executable_is_a_shell_line_that_is_stopped_by_its_name_only() {
         assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     }
     let status = test.executable("web", "loop").await;
-    assert_eq!((status.pid, status.state()), (pid, ExecutableState::Running));
+    assert_eq!(
+        (status.pid, status.state()),
+        (pid, ExecutableState::Running)
+    );
     stop(&mut client, "web", "loop").await.unwrap();
     let status = test.executable("web", "loop").await;
     assert_eq!(status.state(), ExecutableState::Exited);

@@ -23,7 +23,8 @@ async fn a_free_leaves_no_zombie_where_the_pid_namespace_is_shared() {
         for _ in 0..3 {
             test.allocate("web", share).await;
             // Children, and orphans in sessions of their own.
-            let command = "sh -c 'for i in 1 2 3 4 5 6 7 8; do sleep 1000 & setsid sleep 1000 & done;
+            let command =
+                "sh -c 'for i in 1 2 3 4 5 6 7 8; do sleep 1000 & setsid sleep 1000 & done;
                 echo ready; wait'";
             test.start_in("web", "many", command).await;
             test.follow_until("web/many", "ready").await;

@@ -188,7 +188,10 @@ struct UncheckedCpuMax {
     period_requested: bool,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_default_period(requested: &bool) -> bool {
     !requested
 }
@@ -294,10 +297,7 @@ mod tests {
         assert_eq!((max.quota, max.period), (50_000, 100_000));
         assert_eq!(CpuMax::new(-1, None), Ok(None));
         assert_eq!(CpuMax::new(999, None), Err(BadLimit::Quota(999)));
-        assert_eq!(
-            CpuMax::new(i64::MAX, None),
-            Err(BadLimit::Quota(i64::MAX))
-        );
+        assert_eq!(CpuMax::new(i64::MAX, None), Err(BadLimit::Quota(i64::MAX)));
         assert_eq!(CpuMax::limited(0, None), Err(BadLimit::Quota(0)));
         assert_eq!(CpuMax::limited(-1, None), Err(BadLimit::Quota(-1)));
         for quota in [0, -1] {

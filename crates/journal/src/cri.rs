@@ -199,7 +199,11 @@ pub(crate) fn write_line(
 pub(crate) fn write_unterminated(out: &mut Vec<u8>, time: Timestamp, stream: Stream, text: &[u8]) {
     let mut header = Header::new(time, stream);
     let rest = text.len() % MAX_TEXT;
-    let rest = if rest == 0 { text.len().min(MAX_TEXT) } else { rest };
+    let rest = if rest == 0 {
+        text.len().min(MAX_TEXT)
+    } else {
+        rest
+    };
     let (head, last) = text.split_at(text.len() - rest);
     if !head.is_empty() {
         header.write_pieces(out, head, true);

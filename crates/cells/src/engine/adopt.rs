@@ -147,7 +147,10 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
                     path = %path.display(), error,
                     "unreadable executable record; freeing its cell removes it"
                 );
-                note_unknown(inner, name.to_str().and_then(|name| name.strip_suffix(".json")));
+                note_unknown(
+                    inner,
+                    name.to_str().and_then(|name| name.strip_suffix(".json")),
+                );
                 continue;
             }
         };

@@ -62,9 +62,7 @@ pub(super) async fn start(
 
 /// Returns whether an error says that the peer has closed its socket, as a dying process does.
 fn is_disconnect(error: &io::Error) -> bool {
-    use io::ErrorKind::{
-        BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof,
-    };
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(
         error.kind(),
         BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof

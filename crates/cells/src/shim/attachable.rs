@@ -103,9 +103,7 @@ impl Attachable {
             return;
         }
         let position = self.terminal.as_ref().map_or(0, |terminal| {
-            request
-                .output_offset
-                .clamp(terminal.start(), terminal.end)
+            request.output_offset.clamp(terminal.start(), terminal.end)
         });
         let attached = Attached {
             stdin_accepted: self.accepted,

@@ -24,10 +24,18 @@ const REPLACED: u8 = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DaemonMessage {
     /// Bytes of standard input, of which the first has this offset.
-    Stdin { offset: u64, data: Vec<u8> },
+    Stdin {
+        offset: u64,
+        data: Vec<u8>,
+    },
     /// The standard input ends at this offset.
-    CloseStdin { offset: u64 },
-    Resize { rows: u16, columns: u16 },
+    CloseStdin {
+        offset: u64,
+    },
+    Resize {
+        rows: u16,
+        columns: u16,
+    },
 }
 
 /// A message of the shim.

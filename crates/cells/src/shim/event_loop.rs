@@ -106,7 +106,10 @@ impl EventLoop<'_> {
                 pipes.push((name, index));
             }
         }
-        for attachable in executables.values().filter_map(|one| one.attachable.as_ref()) {
+        for attachable in executables
+            .values()
+            .filter_map(|one| one.attachable.as_ref())
+        {
             attachable.poll_fds(&mut fds);
         }
         let unsaved = executables.values().any(|executable| executable.unsaved);
@@ -299,7 +302,10 @@ fn open_stdio(
         let failed = |error: io::Error| Reply::failed(&format!("cannot open a terminal: {error}"));
         let program = &request.program;
         let first = program.users.map_or(0, |users| users.first);
-        let (uid, gid) = (program.uid.saturating_add(first), program.gid.saturating_add(first));
+        let (uid, gid) = (
+            program.uid.saturating_add(first),
+            program.gid.saturating_add(first),
+        );
         let (master, terminal) = pty::open(size, uid, gid).map_err(failed)?;
         let output = master.try_clone().map_err(failed)?;
         let attachable = Attachable::of_terminal(master).map_err(failed)?;

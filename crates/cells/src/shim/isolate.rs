@@ -85,8 +85,7 @@ fn mount_sys() -> io::Result<()> {
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
     let cgroups = open_tree(CWD, CGROUPS, flags);
-    let flags =
-        MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     mount("sysfs", "/sys", "sysfs", flags, None)?;
     match cgroups {
         Ok(cgroups) => {

@@ -31,7 +31,9 @@ const UNVERSIONED: u64 = 1;
 pub(crate) enum Request {
     Start(Box<StartRequest>),
     /// Waits until every process that the shim has started is reaped. Since version 3.
-    Reap { version: u64 },
+    Reap {
+        version: u64,
+    },
     /// Attaches the connection to an executable, see [`super::attachment`]. Since version 3.
     Attach(AttachRequest),
 }

@@ -18,7 +18,11 @@ pub(super) fn open(size: TerminalSize, uid: u32, gid: u32) -> io::Result<(File, 
     unlockpt(&master)?;
     // By the master, not by a path that a process inside could replace.
     let terminal = ioctl_tiocgptpeer(&master, flags)?;
-    fchown(&terminal, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    fchown(
+        &terminal,
+        Some(Uid::from_raw(uid)),
+        Some(Gid::from_raw(gid)),
+    )?;
     fchmod(&terminal, Mode::RUSR | Mode::WUSR | Mode::WGRP)?;
     let master = File::from(master);
     resize(&master, size.rows, size.columns)?;

@@ -11,9 +11,9 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkdirat, mknodat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_change, move_mount,
-    open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_change,
+    move_mount, open_tree,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -77,10 +77,7 @@ impl CellMounts {
             // A plain directory of a chroot: it shows nothing of the kernel.
             Err(error)
                 if self.host.root.is_some()
-                    && matches!(
-                        error.raw_os_error(),
-                        Some(libc::EINVAL | libc::ENOENT)
-                    ) => {}
+                    && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {}
             restricted => restricted.map_err(|error| ("make /sys read-only".to_owned(), error))?,
         }
         self.prepared = true;

@@ -12,8 +12,6 @@ use futures_util::Stream;
 use tonic::Status;
 
 pub use blocking::blocking;
-pub use slots::{Bounds, Slot, Slots};
-
 pub use producer::{Gathering, Gone, Reader, produce, produce_many};
 pub use reading::reading;
 pub use slots::{Bounds, Slot, Slots};

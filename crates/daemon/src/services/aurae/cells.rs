@@ -11,8 +11,8 @@ use mainstay_api::aurae::cells::v0::{
     MemoryController,
 };
 use mainstay_cells::{
-    BadLimit, CellSpec, CellStatus, CpuList, CpuMax, CpuShares, ExecutableSpec, Limits, MemoryLimits,
-    Namespace, StopOptions,
+    BadLimit, CellSpec, CellStatus, CpuList, CpuMax, CpuShares, ExecutableSpec, Limits,
+    MemoryLimits, Namespace, StopOptions,
 };
 use tonic::{Request, Response, Status};
 
@@ -97,11 +97,11 @@ impl CellService for CellCalls {
         let cell = cell_name(request.cell_name())?;
         // Never all of them: an empty name is a field that the client forgot.
         let executable = executable_name(&request.executable_name)?;
-        let stopped =
-            self.node
-                .engines
-                .cells
-                .stop(cell, Some(executable), StopOptions::default());
+        let stopped = self
+            .node
+            .engines
+            .cells
+            .stop(cell, Some(executable), StopOptions::default());
         stopped.await.map_err(|error| status::of_cells(&error))?;
         Ok(Response::new(CellServiceStopResponse {}))
     }

@@ -8,11 +8,11 @@ use mainstay_cells::{CellName, Cells};
 use mainstay_signals::{Group, SignalsError, StreamError};
 use tonic::{Code, Status};
 
-use crate::chain::chain;
 use crate::engines::Engines;
 use crate::requester::Requester;
 use crate::rpc::{Answers, Bounds, Slots, status};
 use crate::services::runtime::cell_name;
+use mainstay_error_chain::chain;
 
 /// Each stream holds a thread and a tracing instance with its buffers, and every signal of the
 /// machine is traced for it.

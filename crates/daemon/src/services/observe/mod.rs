@@ -54,7 +54,11 @@ impl Observe {
         channel: Stream,
         since: Option<Timestamp>,
     ) -> Result<Answers<LogItem>, Status> {
-        let output = self.node.workloads.process_output(pid, channel, since).await;
+        let output = self
+            .node
+            .workloads
+            .process_output(pid, channel, since)
+            .await;
         let output = output.map_err(|error| status::of_workloads(&error))?;
         Ok(Box::pin(process_items(output)))
     }
@@ -95,7 +99,9 @@ impl observe_server::Observe for Observe {
             0 => None,
             nanos => Some(Timestamp::from_nanos(nanos)),
         };
-        let output = self.process_output(request.process_id, channel, since).await;
+        let output = self
+            .process_output(request.process_id, channel, since)
+            .await;
         output.map(Response::new)
     }
 }

@@ -48,7 +48,10 @@ pub(super) async fn attach(
             "the first message must be `open`, which names the executable",
         ));
     };
-    let (cell, executable) = (cell_name(&open.cell_name)?, executable_name(&open.executable_name)?);
+    let (cell, executable) = (
+        cell_name(&open.cell_name)?,
+        executable_name(&open.executable_name)?,
+    );
     let attachment = cells.attach(cell, executable, options(&open)).await;
     match attachment.map_err(|error| status::of_cells(&error))? {
         Attachment::Ended => {
@@ -76,9 +79,7 @@ pub(super) async fn attach(
                 _slot: slot,
             };
             let first = stream::once(future::ready(Ok(response(Response::Attached(start)))));
-            let rest = stream::unfold(Some(attached), |attached| async {
-                attached?.next().await
-            });
+            let rest = stream::unfold(Some(attached), |attached| async { attached?.next().await });
             Ok(Box::pin(first.chain(rest)))
         }
     }
@@ -156,7 +157,9 @@ fn closed() -> Status {
 }
 
 fn broken(error: &io::Error) -> Status {
-    Status::aborted(format!("the connection to the shim of the cell failed: {error}"))
+    Status::aborted(format!(
+        "the connection to the shim of the cell failed: {error}"
+    ))
 }
 
 async fn pass_input(

@@ -1,8 +1,8 @@
 //! Cells and their executables as callers see them.
 
 use mainstay_api::runtime::{
-    Cell, CellLimits, CellStatus, Executable, ExecutableState, ExecutableStatus, IoLimit, Namespace,
-    TerminalSize,
+    Cell, CellLimits, CellStatus, Executable, ExecutableState, ExecutableStatus, IoLimit,
+    Namespace, TerminalSize,
 };
 use mainstay_cells::{CellName, CellSpec, Cells, ExecutableRecord, ExitStatus, Limits};
 use prost_types::Timestamp;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use mainstay_api::runtime::cell_service_server::CellService;
 use mainstay_api::runtime::{
-    AllocateCellRequest, AllocateCellResponse, AttachCellRequest, AttachCellResponse, FreeCellRequest, FreeCellResponse, ListCellsRequest,
-    ListCellsResponse, StartCellRequest, StartCellResponse, StopCellRequest, StopCellResponse,
+    AllocateCellRequest, AllocateCellResponse, AttachCellRequest, AttachCellResponse,
+    FreeCellRequest, FreeCellResponse, ListCellsRequest, ListCellsResponse, StartCellRequest,
+    StartCellResponse, StopCellRequest, StopCellResponse,
 };
 use mainstay_cells::{CellError, ExecutableSpec, StopOptions};
 use tonic::{Request, Response, Status, Streaming};

@@ -130,7 +130,9 @@ impl Attachment {
     fn warn_of_gap(&mut self, offset: u64) {
         if offset > self.output {
             let lost = offset - self.output;
-            warn(&format!("{lost} bytes of output were lost; the log has them"));
+            warn(&format!(
+                "{lost} bytes of output were lost; the log has them"
+            ));
             self.output = offset;
         }
     }

@@ -147,7 +147,10 @@ impl Guarded {
 
 /// Adds the type of this terminal, unless the environment names one.
 fn inherit_term(environment: &mut Vec<String>) {
-    if environment.iter().any(|variable| variable.starts_with("TERM=")) {
+    if environment
+        .iter()
+        .any(|variable| variable.starts_with("TERM="))
+    {
         return;
     }
     let term = std::env::var("TERM").ok();

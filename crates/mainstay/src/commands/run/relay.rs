@@ -94,7 +94,9 @@ mod tests {
         }]);
         let mut out = Vec::new();
         let mut position = Position::default();
-        let outcome = relay(lines, &mut out, &mut position).now_or_never().unwrap();
+        let outcome = relay(lines, &mut out, &mut position)
+            .now_or_never()
+            .unwrap();
         assert_eq!(outcome.unwrap_err().exit, Exit::Unreachable);
         assert_eq!(out, b"a\n\n\x1b[1mb\n");
     }
@@ -114,7 +116,9 @@ mod tests {
         let first = stream::iter([at(1, "a"), at(2, "b"), at(2, "c"), {
             Err(Status::unavailable("the node is stopping"))
         }]);
-        let outcome = relay(first, &mut out, &mut position).now_or_never().unwrap();
+        let outcome = relay(first, &mut out, &mut position)
+            .now_or_never()
+            .unwrap();
         assert!(outcome.is_err());
         assert_eq!((position.time_nanos, position.lines), (2, 2));
         let last = LogItem {

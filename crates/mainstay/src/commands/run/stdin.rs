@@ -103,7 +103,10 @@ pub(super) fn is_useful() -> bool {
     let Ok(stat) = rustix::fs::fstat(io::stdin()) else {
         return false;
     };
-    let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let device = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
     let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
     kind != rustix::fs::FileType::CharacterDevice || device != NULL
 }
