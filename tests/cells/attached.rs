@@ -194,8 +194,9 @@ async fn a_terminal_has_the_size_of_the_terminal_outside() {
 #[tokio::test]
 async fn a_terminal_outlives_the_daemon() {
     let test = CellNode::start("tty-resume");
-    let script = "while read line; do echo \"got $line\"; done; exit 7";
+    let script = "echo ready; while read line; do echo \"got $line\"; done; exit 7";
     let mut run = on_terminal(&test.node, script);
+    run.wait_for("ready");
     run.press("one\r");
     run.wait_for("got one");
     let test = test.crash(|_| run.press("two\r"), TestNode::restart);

@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
 
+use super::cell::Cell;
 use super::error::CellError;
 use super::{Inner, blocking};
 use crate::frame;
@@ -47,6 +49,25 @@ pub enum Attachment {
 pub struct AttachmentReader {
     stream: OwnedReadHalf,
     received: Vec<u8>,
+    run: AttachedRun,
+    ended: bool,
+}
+
+/// The run that an attachment belongs to.
+#[derive(Debug)]
+struct AttachedRun {
+    cell: Arc<Cell>,
+    executable: ExecutableName,
+    started: i64,
+}
+
+impl AttachedRun {
+    /// Waits until the end of the run is known here too: the next call must see it.
+    async fn until_ended(&self) {
+        let ended = self.cell.until_ended(&self.executable, self.started);
+        // Longer only if the shim cannot write its record.
+        let _ = timeout(REPLY_TIMEOUT, ended).await;
+    }
 }
 
 #[derive(Debug)]
@@ -89,6 +110,11 @@ pub(super) async fn attach(
         output_offset: options.output_offset,
         stdin: options.stdin,
     };
+    let run = AttachedRun {
+        cell,
+        executable: executable.clone(),
+        started: record.run.started,
+    };
     let at = name.clone();
     let answered = blocking(&at, move || {
         let unresponsive = |source| CellError::ShimUnresponsive {
@@ -117,6 +143,7 @@ pub(super) async fn attach(
         Ok(Some((stream, attached)))
     });
     let Some((stream, attached)) = answered.await? else {
+        run.until_ended().await;
         return Ok(Attachment::Ended);
     };
     let stream = UnixStream::from_std(stream);
@@ -127,6 +154,8 @@ pub(super) async fn attach(
         reader: AttachmentReader {
             stream: reader,
             received: Vec::new(),
+            run,
+            ended: false,
         },
         writer: AttachmentWriter { stream: writer },
     })
@@ -151,8 +180,17 @@ impl AttachmentReader {
     /// Receives the next message; `None` if the shim has closed the connection. Cancel-safe.
     pub async fn next(&mut self) -> io::Result<Option<ShimMessage>> {
         loop {
-            if let Some(message) = ShimMessage::take(&mut self.received)? {
-                return Ok(Some(message));
+            if self.ended {
+                self.run.until_ended().await;
+                return Ok(Some(ShimMessage::Ended));
+            }
+            match ShimMessage::take(&mut self.received)? {
+                Some(ShimMessage::Ended) => {
+                    self.ended = true;
+                    continue;
+                }
+                Some(message) => return Ok(Some(message)),
+                None => {}
             }
             self.received.reserve(MAX_DATA_BYTES);
             if self.stream.read_buf(&mut self.received).await? == 0 {

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::attachment::{DaemonMessage, MAX_DATA_BYTES, ShimMessage};
+use super::attachment::{DaemonMessage, MAX_DATA_BYTES, ShimMessage, is_complete};
 use super::protocol::{AttachRequest, Attached, Reply};
 
 /// Attachments of one executable.
@@ -155,10 +155,16 @@ impl Attachable {
             self.input = None;
             self.pending.clear();
         }
-        for index in 0..self.attachments.len() {
-            self.receive(index, buffer);
+        loop {
+            for index in 0..self.attachments.len() {
+                self.receive(index, buffer);
+            }
+            self.write_input();
+            // What was received while there was no room is not announced again.
+            if !self.has_room() || !self.has_unhandled_input() {
+                break;
+            }
         }
-        self.write_input();
         for attachment in &mut self.attachments {
             attachment.send(self.terminal.as_ref(), self.accepted, run_has_ended);
             self.delivered |= attachment.ended && attachment.unsent.is_empty();
@@ -171,13 +177,19 @@ impl Attachable {
         !self.attachments.is_empty() || self.terminal.is_some() && !self.delivered
     }
 
+    fn has_unhandled_input(&self) -> bool {
+        let mut open = self.attachments.iter().filter(|one| !one.closed);
+        open.any(|attachment| attachment.has_stdin && is_complete(&attachment.received))
+    }
+
     fn has_room(&self) -> bool {
         self.pending.len() < MAX_PENDING_BYTES
     }
 
     fn receive(&mut self, index: usize, buffer: &mut [u8]) {
         loop {
-            if self.attachments[index].has_stdin && !self.has_room() {
+            let has_stdin = self.attachments[index].has_stdin;
+            if self.attachments[index].closed || has_stdin && !self.has_room() {
                 return;
             }
             let attachment = &mut self.attachments[index];

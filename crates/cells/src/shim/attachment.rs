@@ -134,6 +134,16 @@ fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
+/// Returns whether the first message is complete, or cannot be one.
+pub(super) fn is_complete(bytes: &[u8]) -> bool {
+    bytes
+        .split_first_chunk::<HEADER_BYTES>()
+        .is_some_and(|([_, length @ ..], rest)| {
+            let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+            rest.len() >= length.min(MAX_DATA_BYTES + OFFSET_BYTES)
+        })
+}
+
 fn take_body(bytes: &mut Vec<u8>) -> io::Result<Option<(u8, Vec<u8>)>> {
     let Some(([kind, length @ ..], rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(None);

@@ -21,7 +21,8 @@ impl RawTerminal {
         let before = tcgetattr(&stdin).map_err(io::Error::from)?;
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(&stdin, OptionalActions::Flush, &raw).map_err(io::Error::from)?;
+        // What was typed ahead is for the program.
+        tcsetattr(&stdin, OptionalActions::Now, &raw).map_err(io::Error::from)?;
         Ok(Self { stdin, before })
     }
 }
