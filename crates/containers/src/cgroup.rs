@@ -115,6 +115,8 @@ mod tests {
 
     fn mount(root: &Path, fs_type: &str, target: &str, options: &str) -> Mount {
         Mount {
+            device: "0:1".to_owned(),
+            flags: "rw".to_owned(),
             root: PathBuf::from("/"),
             target: root.join(target),
             fs_type: fs_type.to_owned(),

@@ -11,10 +11,14 @@ use std::path::PathBuf;
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
+    /// The device number of the file system, as `254:0`.
+    pub device: String,
     /// The part of the file system that is mounted; `/` unless it is a bind mount.
     pub root: PathBuf,
     /// The mount point.
     pub target: PathBuf,
+    /// The options of this mount alone, separated by commas, such as `rw,nodev`.
+    pub flags: String,
     /// The type of the file system, such as `ext4` or `cgroup2`.
     pub fs_type: String,
     /// The device, or the name the file system gives itself.
@@ -24,6 +28,11 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// True if `flag` is one of the options of this mount alone.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.split(',').any(|one| one == flag)
+    }
+
     /// True if `option` is one of the file system's options.
     pub fn has_option(&self, option: &str) -> bool {
         self.options.split(',').any(|one| one == option)
@@ -64,14 +73,17 @@ pub fn parse(table: &[u8]) -> Vec<Mount> {
 /// Any number of optional fields, such as `shared:9`, stand before the dash.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut words = line.split(|byte| *byte == b' ');
-    let mut before_dash = words.by_ref().take_while(|word| *word != b"-").skip(3);
+    let mut before_dash = words.by_ref().take_while(|word| *word != b"-").skip(2);
+    let device = before_dash.next()?;
     let (root, target) = (before_dash.next()?, before_dash.next()?);
-    before_dash.next()?;
+    let flags = before_dash.next()?;
     before_dash.for_each(drop);
     let (fs_type, source, options) = (words.next()?, words.next()?, words.next()?);
     Some(Mount {
+        device: text(device),
         root: path(root),
         target: path(target),
+        flags: text(flags),
         fs_type: text(fs_type),
         source: text(source),
         options: text(options),
@@ -160,6 +172,8 @@ mod tests {
                 "24 22 0:23 /inner /sys/fs/cgroup/memory rw,relatime {optional}- cgroup none rw,memory\n"
             );
             let expected = Mount {
+                device: "0:23".to_owned(),
+                flags: "rw,relatime".to_owned(),
                 root: PathBuf::from("/inner"),
                 target: PathBuf::from("/sys/fs/cgroup/memory"),
                 fs_type: "cgroup".to_owned(),
@@ -167,6 +181,7 @@ mod tests {
                 options: "rw,memory".to_owned(),
             };
             assert!(expected.has_option("memory") && !expected.has_option("mem"));
+            assert!(expected.has_flag("relatime") && !expected.has_flag("memory"));
             assert_eq!(parse(line.as_bytes()), [expected]);
         }
     }

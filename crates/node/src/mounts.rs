@@ -143,6 +143,8 @@ mod tests {
 
     fn mount(target: &str) -> Mount {
         Mount {
+            device: "0:1".to_owned(),
+            flags: "rw".to_owned(),
             root: PathBuf::from("/"),
             target: PathBuf::from(target),
             fs_type: "x".to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mainstay_error_chain::chain;
 use mainstay_records::{RecordError, is_temporary};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::cell::{Cell, Phase, ShimProcess};
 use super::cgroup_names::shim_cgroup;
@@ -225,7 +225,7 @@ fn adopt_processes(inner: &Inner, cell: &Arc<Cell>) {
     let pids = cgroups
         .processes(&shim_cgroup(cell.name()))
         .unwrap_or_default();
-    let shim = pids.first().and_then(|pid| {
+    let shim = pids.iter().find(|pid| !is_init(**pid)).and_then(|pid| {
         let pidfd = pidfd_open(*pid, PidfdFlags::empty()).ok()?;
         Some(ShimProcess { pid: *pid, pidfd })
     });
@@ -237,4 +237,13 @@ fn adopt_processes(inner: &Inner, cell: &Arc<Cell>) {
     for name in names {
         inner.remove_executable_cgroup(cell, &name);
     }
+}
+
+/// Returns whether a process is PID 1 of a PID namespace below this one: the child of a shim, in the
+/// same cgroup.
+fn is_init(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    let status = status.unwrap_or_default();
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    pids.is_some_and(|pids| pids.split_whitespace().count() > 1)
 }

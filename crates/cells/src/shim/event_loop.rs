@@ -1,5 +1,6 @@
 //! The event loop of a shim: one thread that waits for connections, output and exits.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +12,7 @@ use mainstay_journal::{LogLimits, LogWriter, Stream, Timestamp};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::WaitOptions;
+use rustix::process::{Pid, WaitOptions, WaitStatus};
 
 use super::attachable::Attachable;
 use super::oom_kills::OomKills;
@@ -20,7 +21,7 @@ use super::protocol::{self, Reply, Request, StartRequest};
 use super::pty;
 use super::spawn::{self, ChildFds, ChildStdio};
 use super::supervised::{Spawned, Supervised};
-use super::{HostFds, ShimSpec, control};
+use super::{ShimSpec, control};
 use crate::frame;
 use crate::name::ExecutableName;
 use crate::record::{self, ExecutableRecord, Run};
@@ -50,7 +51,10 @@ pub(super) struct EventLoop<'a> {
     pub(super) control: UnixListener,
     pub(super) records: PathBuf,
     pub(super) logs: PathBuf,
-    pub(super) host: &'a HostFds,
+    /// PID 1 of the cell's PID namespace, if it has its own.
+    pub(super) init: Option<Pid>,
+    /// Everything in the cell has exited with it.
+    pub(super) init_exited: Cell<bool>,
 }
 
 impl EventLoop<'_> {
@@ -78,12 +82,17 @@ impl EventLoop<'_> {
             // After the output: the last line of an executable comes before its exit.
             if ready.signals {
                 forward_signals(&signals, &executables);
-                reap(&mut executables, &mut buffer);
+                self.reap(&mut executables, &mut buffer);
             }
             for executable in executables.values_mut().filter(|one| one.unsaved) {
                 executable.save(&self.records, &self.spec.cell);
             }
-            if ready.control {
+            if self.init_exited.get() {
+                // Nothing can be forked into the namespace any more; the daemon starts a new shim.
+                if executables.values().all(Supervised::has_ended) {
+                    return Ok(());
+                }
+            } else if ready.control {
                 self.serve(&mut executables, &mut buffer);
             }
             for executable in executables.values_mut() {
@@ -132,9 +141,9 @@ impl EventLoop<'_> {
 
     /// Serves one connection at a time: there is one daemon, and it waits for the reply.
     fn serve(&self, executables: &mut Executables, buffer: &mut [u8]) {
-        let outside_has_no_pid = !self.spec.share.contains(&Namespace::Pid);
+        let own_pids = !self.spec.share.contains(&Namespace::Pid);
         // A peer that hangs up or sends an invalid frame is dropped.
-        let Ok(Some(stream)) = control::accept(&self.control, outside_has_no_pid) else {
+        let Ok(Some(stream)) = control::accept(&self.control, own_pids) else {
             return;
         };
         let Ok(Some((body, fds))) = frame::receive_bytes(&stream) else {
@@ -150,14 +159,14 @@ impl EventLoop<'_> {
         };
         let version = request.version();
         // The earlier run of that name may have exited a moment ago.
-        reap(executables, buffer);
+        self.reap(executables, buffer);
         let reply = match request {
             Request::Start(request) => match self.start(*request, fds, executables) {
                 Ok(record) => Reply::Started(Box::new(record)),
                 Err(reply) => reply,
             },
             Request::Reap { .. } => {
-                reap_all(executables, buffer);
+                self.reap_all(executables, buffer);
                 for executable in executables.values_mut().filter(|one| one.unsaved) {
                     executable.save(&self.records, &self.spec.cell);
                 }
@@ -174,6 +183,49 @@ impl EventLoop<'_> {
             },
         };
         let _ = reply.send(&stream, version);
+    }
+
+    /// Reaps every child that has exited; with a shared PID namespace, orphans too.
+    fn reap(&self, executables: &mut Executables, buffer: &mut [u8]) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            self.reaped(pid, status, executables, buffer);
+        }
+    }
+
+    /// Waits for every child that was killed, and reaps it. PID 1 of the cell's PID namespace is
+    /// not among them: it reaps the orphans inside, and lives as long as the shim.
+    fn reap_all(&self, executables: &mut Executables, buffer: &mut [u8]) {
+        loop {
+            let pid = match self.init {
+                None => None,
+                Some(_) => match executables.values().find_map(|executable| executable.pid) {
+                    None => return,
+                    pid => pid,
+                },
+            };
+            match rustix::process::waitpid(pid, WaitOptions::empty()) {
+                Ok(Some((pid, status))) => self.reaped(pid, status, executables, buffer),
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn reaped(
+        &self,
+        pid: Pid,
+        status: WaitStatus,
+        executables: &mut Executables,
+        buffer: &mut [u8],
+    ) {
+        if self.init == Some(pid) {
+            // After all others: the kernel kills and waits for them first.
+            self.init_exited.set(true);
+        }
+        let mut all = executables.values_mut();
+        if let Some(executable) = all.find(|executable| executable.pid == Some(pid)) {
+            executable.reaped(status, buffer);
+        }
     }
 
     fn start(
@@ -209,7 +261,7 @@ impl EventLoop<'_> {
             }
         };
         let run = Run {
-            pid: spawned.pids.on_host,
+            pid: spawned.pid.as_raw_nonzero().get(),
             uid: request.program.uid,
             gid: request.program.gid,
             started,
@@ -280,13 +332,13 @@ impl EventLoop<'_> {
             procs,
             stdio,
         };
-        let spawned = spawn::spawn(&request.program, child_fds, self.host);
-        let pids = spawned.map_err(|(step, error)| Reply::NotStarted {
+        let spawned = spawn::spawn(&request.program, child_fds);
+        let pid = spawned.map_err(|(step, error)| Reply::NotStarted {
             step,
             errno: error.raw_os_error().unwrap_or(libc::EIO),
         })?;
         Ok(Spawned {
-            pids,
+            pid,
             pipes,
             attachable,
             oom_kills,
@@ -380,30 +432,6 @@ fn forward_signals(signals: &SignalFd, executables: &Executables) {
         };
         for pid in executables.values().filter_map(|executable| executable.pid) {
             let _ = rustix::process::kill_process(pid, signal);
-        }
-    }
-}
-
-/// Waits for every child, orphans included, and reaps it.
-fn reap_all(executables: &mut Executables, buffer: &mut [u8]) {
-    reap_with(WaitOptions::empty(), executables, buffer);
-}
-
-/// Reaps every zombie, orphans included.
-fn reap(executables: &mut Executables, buffer: &mut [u8]) {
-    reap_with(WaitOptions::NOHANG, executables, buffer);
-}
-
-fn reap_with(options: WaitOptions, executables: &mut Executables, buffer: &mut [u8]) {
-    loop {
-        let (pid, status) = match rustix::process::wait(options) {
-            Ok(Some(reaped)) => reaped,
-            Err(rustix::io::Errno::INTR) => continue,
-            Ok(None) | Err(_) => return,
-        };
-        let mut all = executables.values_mut();
-        if let Some(executable) = all.find(|executable| executable.pid == Some(pid)) {
-            executable.reaped(status, buffer);
         }
     }
 }

@@ -27,9 +27,6 @@ const HOST_WIDE_PROC: [(&str, &std::ffi::CStr); 5] = [
 pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static str, io::Error)> {
     let own = |namespace| !spec.share.contains(&namespace);
     if own(Namespace::Mount) {
-        if own(Namespace::Pid) {
-            mount_proc().map_err(|error| ("mount /proc", error))?;
-        }
         mount_dev().map_err(|error| ("mount /dev/shm and /dev/pts", error))?;
         if own(Namespace::Network) {
             mount_sys().map_err(|error| ("mount /sys", error))?;
@@ -57,9 +54,16 @@ pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static s
     Ok(())
 }
 
-fn mount_proc() -> io::Result<()> {
+/// Mounts the `/proc` of the calling process's PID namespace, and calls `change` before the
+/// host-wide parts of it become read-only; fails with whether `change` has failed.
+pub(super) fn mount_proc(change: impl FnOnce() -> io::Result<()>) -> Result<(), (bool, io::Error)> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None)?;
+    mount("proc", "/proc", "proc", flags, None).map_err(|errno| (false, errno.into()))?;
+    change().map_err(|error| (true, error))?;
+    restrict_proc().map_err(|error| (false, error))
+}
+
+fn restrict_proc() -> io::Result<()> {
     for (path, c_path) in HOST_WIDE_PROC {
         match mount_bind(path, path) {
             // Not every kernel has all of them.

@@ -1,13 +1,16 @@
-//! The shim: PID 1 of every cell.
+//! The shim: the supervisor of every cell.
 //!
-//! The zygote forks it into the cell's namespaces. It reaps the executables it starts, writes
-//! their output to the journal's log files with the time of each line, and writes their exit
+//! The zygote forks it into the cell's namespaces, but for the PID namespace: no process inside the
+//! cell, whichever capabilities it has, sees the shim or the file descriptors it holds. PID 1 inside
+//! is a child of the shim that holds nothing ([`init`]). The shim reaps the executables it starts,
+//! writes their output to the journal's log files with the time of each line, and writes their exit
 //! codes to disk. It needs no daemon for that: the daemon may exit and come back.
 
 mod attachable;
 pub(crate) mod attachment;
 mod control;
 mod event_loop;
+mod init;
 mod isolate;
 mod oom_kills;
 mod output_pipe;
@@ -16,6 +19,7 @@ mod pty;
 mod spawn;
 mod supervised;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::fs::File;
@@ -43,6 +47,8 @@ pub(crate) struct ShimSpec {
     pub(crate) unified: bool,
     /// How many v1 `cgroup.procs` are among the file descriptors.
     pub(crate) procs: usize,
+    /// The highest PID in the cell's PID namespace, where no cgroup limits its processes.
+    pub(crate) pid_max: Option<u32>,
 }
 
 /// The file descriptors that come with a [`ShimSpec`], in this order.
@@ -77,8 +83,8 @@ impl ShimSpec {
                 flag
             }
         };
-        own(Namespace::Pid, libc::CLONE_NEWPID)
-            | own(Namespace::Mount, libc::CLONE_NEWNS)
+        // Without the PID namespace, which the shim creates for its children alone.
+        own(Namespace::Mount, libc::CLONE_NEWNS)
             | own(Namespace::Ipc, libc::CLONE_NEWIPC)
             | own(Namespace::Uts, libc::CLONE_NEWUTS)
             | own(Namespace::Network, libc::CLONE_NEWNET)
@@ -132,20 +138,31 @@ pub(crate) unsafe fn run(spec: &ShimSpec, fds: ShimFds, host: &HostFds) -> io::R
         // Not PID 1 of a namespace: orphans come here only on request.
         rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
     }
-    if let Err((operation, error)) = isolate::isolate(spec, host) {
-        return control::refuse(&fds.control, operation, &error);
-    }
+    let own_pids = !spec.share.contains(&Namespace::Pid);
+    let isolated = isolate::isolate(spec, host).and_then(|()| match own_pids {
+        true => init::start(spec).map(Some),
+        false => Ok(None),
+    });
+    // Paths below it lead to the shim's own file descriptors and to processes by their host PIDs,
+    // whatever is mounted at /proc in the cell.
+    rustix::process::fchdir(&host.proc)?;
+    let init = match isolated {
+        Ok(init) => init,
+        Err((operation, error)) => return control::refuse(&fds.control, operation, &error),
+    };
     event_loop::EventLoop {
         spec,
         control: fds.control,
         records: fd_path(&fds.records),
         logs: fd_path(&fds.logs),
-        host,
+        init,
+        init_exited: Cell::new(false),
     }
     .run()
 }
 
-/// The path of an open directory that is hidden in this mount namespace.
+/// The path of an open directory that is hidden in this mount namespace, below the host's `/proc`,
+/// the working directory of a shim.
 fn fd_path(directory: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+    PathBuf::from(format!("self/fd/{}", directory.as_raw_fd()))
 }

@@ -3,14 +3,12 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::execve;
-use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Pid, Resource, Rlimit, chdir, getrlimit, setrlimit};
 
-use super::HostFds;
 use super::protocol::{Program, Step, UserRange};
 use crate::sys::{self, Forked};
 
@@ -32,12 +30,6 @@ pub(super) enum ChildStdio {
     Terminal(File),
 }
 
-/// The PIDs of a child, in the cell's PID namespace and on the host.
-pub(super) struct ChildPids {
-    pub(super) in_cell: Pid,
-    pub(super) on_host: i32,
-}
-
 /// The step that failed, and its error.
 pub(super) type Failure = (Step, io::Error);
 
@@ -49,12 +41,9 @@ struct ExecStrings {
     working_directory: CString,
 }
 
-/// Forks and executes a program. Returns once the exec has succeeded or failed.
-pub(super) fn spawn(
-    program: &Program,
-    fds: ChildFds,
-    host: &HostFds,
-) -> Result<ChildPids, Failure> {
+/// Forks and executes a program. Returns its PID on the host, in whose PID namespace the shim is,
+/// once the exec has succeeded or failed.
+pub(super) fn spawn(program: &Program, fds: ChildFds) -> Result<Pid, Failure> {
     let failed = |step| move |error: io::Error| (step, error);
     let strings = ExecStrings::new(program).map_err(failed(Step::Execute))?;
     // CLOEXEC: EOF says that the exec succeeded; a failure before it comes through this pipe.
@@ -65,7 +54,7 @@ pub(super) fn spawn(
     // SAFETY: a shim has one thread, and the child below ends in an exec or in `exit_now`.
     #[allow(unsafe_code)]
     let forked = unsafe { sys::fork_into(namespaces, into) }.map_err(failed(Step::Fork))?;
-    let Forked::Parent { pid, pidfd } = forked else {
+    let Forked::Parent { pid, .. } = forked else {
         drop((failures, release));
         let (step, error) = exec_in_child(program, &strings, fds, held);
         report_failure(report, step, &error);
@@ -80,7 +69,6 @@ pub(super) fn spawn(
         reap(pid);
         return Err((Step::Users, error));
     }
-    let host_pid = host_pid(host, &pidfd);
     let released = (&release).write_all(b"g");
     drop(release);
     let mut reported = [0; 5];
@@ -93,19 +81,11 @@ pub(super) fn spawn(
         }
         Err(error) => Some((Step::Fork, error)),
     };
-    match (failure, host_pid) {
-        (None, Ok(on_host)) => Ok(ChildPids {
-            in_cell: pid,
-            on_host,
-        }),
-        (Some(failure), _) => {
+    match failure {
+        None => Ok(pid),
+        Some(failure) => {
             reap(pid);
             Err(failure)
-        }
-        (None, Err(error)) => {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            reap(pid);
-            Err((Step::Fork, error))
         }
     }
 }
@@ -277,26 +257,11 @@ fn reap(pid: Pid) {
     let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
 }
 
-/// Reads the host PID of a pidfd from the host's `/proc`.
-fn host_pid(host: &HostFds, pidfd: &OwnedFd) -> io::Result<i32> {
-    let path = format!("self/fdinfo/{}", pidfd.as_raw_fd());
-    let info = openat(
-        &host.proc,
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    let info = io::read_to_string(File::from(info))?;
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
-    let pid = pid.and_then(|pid| pid.trim().parse().ok());
-    pid.filter(|pid| *pid > 0)
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
 /// Writes the UID and GID maps of a child's user namespace.
 fn map_users(pid: Pid, users: UserRange) -> io::Result<()> {
     let pid = pid.as_raw_nonzero();
     let map = format!("0 {} {}", users.first, users.count);
-    std::fs::write(format!("/proc/{pid}/uid_map"), &map)?;
-    std::fs::write(format!("/proc/{pid}/gid_map"), &map)
+    // Below the host's `/proc`, the working directory of a shim.
+    std::fs::write(format!("{pid}/uid_map"), &map)?;
+    std::fs::write(format!("{pid}/gid_map"), &map)
 }

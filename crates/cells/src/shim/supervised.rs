@@ -9,7 +9,6 @@ use rustix::process::{Pid, WaitStatus};
 use super::attachable::Attachable;
 use super::oom_kills::OomKills;
 use super::output_pipe::{OutputPipe, PipeRead};
-use super::spawn::ChildPids;
 use crate::name::CellName;
 use crate::record::{self, ExecutableRecord, ExitStatus, RunEnd};
 
@@ -20,7 +19,7 @@ const MAX_DRAIN_BYTES: usize = 1 << 20;
 /// An executable that runs, or whose output is still held open by another process.
 pub(super) struct Supervised {
     pub(super) record: ExecutableRecord,
-    /// In the cell's PID namespace; `None` once it has been reaped.
+    /// On the host; `None` once it has been reaped.
     pub(super) pid: Option<Pid>,
     pub(super) pipes: Vec<OutputPipe>,
     pub(super) log: LogWriter,
@@ -35,7 +34,8 @@ pub(super) struct Supervised {
 
 /// A started program and the read ends of its output.
 pub(super) struct Spawned {
-    pub(super) pids: ChildPids,
+    /// On the host.
+    pub(super) pid: Pid,
     pub(super) pipes: Vec<OutputPipe>,
     pub(super) attachable: Option<Attachable>,
     pub(super) oom_kills: Option<OomKills>,
@@ -58,7 +58,7 @@ impl Supervised {
 
     /// Takes over a new run.
     pub(super) fn begin(&mut self, spawned: Spawned) {
-        self.pid = Some(spawned.pids.in_cell);
+        self.pid = Some(spawned.pid);
         self.pipes.extend(spawned.pipes);
         // Attachments of an earlier run end with this.
         self.attachable = spawned.attachable;

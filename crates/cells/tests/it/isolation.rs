@@ -45,7 +45,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn only_processes_of_the_cell_are_visible_and_pid_1_is_the_shim() {
+async fn only_processes_of_the_cell_are_visible_and_pid_1_is_not_the_shim() {
     let test = TestCells::new("own-pids");
     test.allocate("a").await;
     test.allocate("b").await;
@@ -57,8 +57,8 @@ async fn only_processes_of_the_cell_are_visible_and_pid_1_is_the_shim() {
         )
         .await;
     let names: BTreeSet<&str> = said.lines().collect();
-    assert_eq!(names, BTreeSet::from(["mainstay-shim", "sh"]));
-    assert_eq!(said.lines().last(), Some("mainstay-shim"));
+    assert_eq!(names, BTreeSet::from(["mainstay-init", "sh"]));
+    assert_eq!(said.lines().last(), Some("mainstay-init"));
     // PID 1 cannot be killed from inside.
     test.says("a", "kill -9 1; kill -STOP 1; test -d /proc/1")
         .await;
