@@ -49,9 +49,9 @@ fn adopt_cells(inner: &Inner, publisher: &mut PublisherThread) -> io::Result<()>
         if cell.unreadable.is_some() {
             continue;
         }
-        let (name, limits) = (cell.name().as_str(), &cell.record.spec.limits);
-        let created = match cgroups.create(name, limits) {
-            Err(CgroupError::Exists { .. }) => cgroups.set_limits(name, limits),
+        let (name, spec) = (cell.name().as_str(), &cell.record.spec);
+        let created = match inner.create_cell_cgroup(cgroups, name, spec) {
+            Err(CgroupError::Exists { .. }) => cgroups.set_limits(name, &spec.limits),
             Ok(()) => {
                 tracing::info!(cell = name, "created the missing cgroup of a cell");
                 Ok(())

@@ -22,6 +22,10 @@ pub(super) async fn allocate(
     spec: CellSpec,
 ) -> Result<Allocated, CellError> {
     spec.check()?;
+    let spec = CellSpec {
+        user_namespace: spec.user_namespace || inner.user_namespace,
+        ..spec
+    };
     inner.cgroups()?;
     let record = CellRecord {
         name: name.clone(),
@@ -121,9 +125,8 @@ fn create(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
         .map_err(failed)
         .and_then(|()| {
             let _roots = inner.keep_cgroup_roots();
-            let cgroup = inner
-                .cgroups()?
-                .create(name.as_str(), &cell.record.spec.limits);
+            let cgroup =
+                inner.create_cell_cgroup(inner.cgroups()?, name.as_str(), &cell.record.spec);
             cgroup.map_err(|error| match error {
                 CgroupError::Exists { .. } => CellError::ForeignCgroup {
                     cell: name.clone(),

@@ -61,6 +61,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let settings = Settings {
             state: state.path().to_owned(),
+            hidden: Vec::new(),
             cgroup: format!("mainstay-test-{}-freed-cell", std::process::id()),
             layout: None,
             zygote: ZygoteCommand::default(),
@@ -70,6 +71,8 @@ mod tests {
             },
             grace: Duration::ZERO,
             uid_range: (0, 0),
+            user_namespace: false,
+            default_pids: Some(4096),
         };
         let cells = Cells::open(settings, NoEvents).unwrap();
         let name: CellName = "a".parse().unwrap();

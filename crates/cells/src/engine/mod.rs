@@ -11,6 +11,7 @@ mod caller;
 mod cell;
 mod cgroup_cleanup;
 mod cgroup_names;
+mod default_pids;
 mod error;
 mod event_cursor;
 mod events;
@@ -50,7 +51,7 @@ use crate::name::{CellName, ExecutableName};
 use crate::record::Run;
 use crate::shim::protocol::UserRange;
 use crate::spec::{CellSpec, ExecutableSpec};
-use crate::zygote::{HiddenState, Zygote, ZygoteCommand};
+use crate::zygote::{HiddenPaths, Zygote, ZygoteCommand};
 use caller::Caller;
 use cell::Cell;
 use event_cursor::EventCursor;
@@ -63,6 +64,8 @@ use watch_thread::WatchHandle;
 pub struct Settings {
     /// The daemon's state directory, hidden in every cell.
     pub state: PathBuf,
+    /// Further directories that are hidden in every cell where they exist when it starts.
+    pub hidden: Vec<PathBuf>,
     /// The root of all cgroups of cells, in every hierarchy.
     pub cgroup: String,
     /// The cgroup layout, if it is not to be detected.
@@ -74,6 +77,10 @@ pub struct Settings {
     pub grace: Duration,
     /// The first host UID that user namespaces of cells map to, and the number of UIDs.
     pub uid_range: (u32, u32),
+    /// Whether all cells get a user namespace.
+    pub user_namespace: bool,
+    /// The number of processes and threads in a cell without a limit of its own; `None` is unlimited.
+    pub default_pids: Option<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +104,8 @@ struct Inner {
     grace: Mutex<Duration>,
     logs_limits: Mutex<LogLimits>,
     users: UserRange,
+    user_namespace: bool,
+    default_pids: Option<u32>,
     /// Or why this machine cannot run cells.
     cgroups: Result<Cgroups, CgroupError>,
     paths: Paths,
@@ -131,10 +140,9 @@ impl Cells {
             Some(layout) => layout,
             None => Layout::detect().map_err(OpenError::Layout)?,
         };
-        let hidden = HiddenState {
-            state: settings.state,
-            cover: paths.cover.clone(),
-        };
+        let mut directories = vec![settings.state];
+        directories.extend(settings.hidden);
+        let hidden = HiddenPaths { directories };
         // Before records are read, so that none written later is missed.
         let (watch, watch_thread) =
             WatchHandle::new(&paths.executables).map_err(OpenError::Watch)?;
@@ -147,6 +155,8 @@ impl Cells {
                 first: settings.uid_range.0,
                 count: settings.uid_range.1,
             },
+            user_namespace: settings.user_namespace,
+            default_pids: settings.default_pids,
             cgroups: Cgroups::new(layout, settings.cgroup),
             zygote: Zygote::new(settings.zygote, hidden),
             logs: LogStore::open(&paths.logs)?,

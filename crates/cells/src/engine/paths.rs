@@ -24,8 +24,6 @@ pub(super) struct Paths {
     pub(super) executables: PathBuf,
     /// One log per executable.
     pub(super) logs: PathBuf,
-    /// Always empty; mounted over the daemon's state in every cell.
-    pub(super) cover: PathBuf,
 }
 
 impl Paths {
@@ -36,9 +34,8 @@ impl Paths {
             cells: root.join("cells"),
             executables: root.join("executables"),
             logs: root.join("logs"),
-            cover: root.join("cover"),
         };
-        for path in [&paths.cells, &paths.executables, &paths.logs, &paths.cover] {
+        for path in [&paths.cells, &paths.executables, &paths.logs] {
             create_directory(path)?;
         }
         Ok(paths)

@@ -246,7 +246,7 @@ impl Starting<'_> {
             share: self.cell.record.spec.share.clone(),
             unified: entry.unified.is_some(),
             procs: entry.procs.len(),
-            pid_max: None,
+            pid_max: self.inner.pid_max(&self.cell.record.spec),
         };
         let mut fds = vec![control.as_fd(), executables.as_fd(), logs.as_fd()];
         fds.extend(entry.unified.iter().chain(&entry.procs).map(AsFd::as_fd));

@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
+    mount_change, move_mount, open_tree,
 };
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -13,6 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::{HostFds, ShimSpec};
 use crate::spec::Namespace;
 use crate::sys::{self, MountRestriction};
+use crate::zygote::masks::View;
 
 /// Parts of `/proc` through which root inside could change the machine; mounted read-only.
 const HOST_WIDE_PROC: [(&str, &std::ffi::CStr); 5] = [
@@ -27,6 +29,14 @@ const HOST_WIDE_PROC: [(&str, &std::ffi::CStr); 5] = [
 pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static str, io::Error)> {
     let own = |namespace| !spec.share.contains(&namespace);
     if own(Namespace::Mount) {
+        // A mount that the host makes later could show what is masked here, if only for a moment.
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        mount_change("/", private)
+            .map_err(|errno| ("change the mount propagation", errno.into()))?;
+        // What the host has mounted since the zygote has prepared its mounts.
+        host.masks
+            .apply(View::Cell)
+            .map_err(|(_, error)| ("mask the mounts of the host", error))?;
         mount_dev().map_err(|error| ("mount /dev/shm and /dev/pts", error))?;
         if own(Namespace::Network) {
             mount_sys().map_err(|error| ("mount /sys", error))?;
@@ -34,13 +44,16 @@ pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static s
     } else {
         let kind = Some(LinkNameSpaceType::Mount);
         move_into_link_name_space(host.mounts.as_fd(), kind)
-            .map_err(|errno| ("join the host's mount namespace", errno.into()))?;
+            .map_err(|errno| ("join the host's mounts", errno.into()))?;
         if let Some(root) = &host.root {
             // Joining has left the daemon's chroot.
             rustix::process::fchdir(root)
                 .and_then(|()| rustix::process::chroot("."))
                 .map_err(|errno| ("enter the root directory of the daemon", errno.into()))?;
         }
+        host.masks
+            .apply(View::Host)
+            .map_err(|(_, error)| ("mask the mounts of the host", error))?;
     }
     if own(Namespace::Uts) {
         rustix::system::sethostname(spec.hostname.as_bytes())

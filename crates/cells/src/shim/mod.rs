@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::CellName;
 use crate::spec::Namespace;
 use crate::sys;
+use crate::zygote::masks::Masks;
 
 /// The cell a shim is forked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,12 +63,15 @@ pub(crate) struct ShimFds {
     pub(crate) procs: Vec<OwnedFd>,
 }
 
-/// The host's mount namespace and `/proc`, opened before either was changed.
+/// What a shim has of the host. No process inside its cell sees the shim.
 pub(crate) struct HostFds {
+    /// A mount namespace that follows the host's, without the hidden directories.
     pub(crate) mounts: File,
+    /// `/proc`, opened before it was changed.
     pub(crate) proc: File,
     /// The daemon's root directory, if that is not the root of its mount namespace (chroot).
     pub(crate) root: Option<OwnedFd>,
+    pub(crate) masks: Masks,
 }
 
 impl ShimSpec {

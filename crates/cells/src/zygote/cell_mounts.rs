@@ -12,17 +12,18 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkdirat, mknodat, symlink
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_change,
-    move_mount, open_tree,
+    OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount,
+    open_tree,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::HiddenState;
+use super::HiddenPaths;
+use super::masks::{Failure, Masks, View};
 use crate::shim::HostFds;
 use crate::sys::{self, MountRestriction};
 
-/// The operation that failed, and its error.
-type Failure = (String, io::Error);
+/// Of the calling thread: namespaces belong to threads.
+const OWN_NAMESPACE: &str = "/proc/thread-self/ns/mnt";
 
 pub(super) struct CellMounts {
     host: HostFds,
@@ -30,13 +31,14 @@ pub(super) struct CellMounts {
 }
 
 impl CellMounts {
-    /// Opens the host's mount namespace and `/proc` before anything is changed.
+    /// Opens the host's `/proc` before anything is changed.
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             host: HostFds {
-                mounts: File::open("/proc/self/ns/mnt")?,
+                mounts: File::open(OWN_NAMESPACE)?,
                 proc: File::open("/proc")?,
                 root: None,
+                masks: Masks::default(),
             },
             prepared: false,
         })
@@ -46,30 +48,38 @@ impl CellMounts {
         &self.host
     }
 
-    /// Enters a mount namespace with the state hidden, a minimal `/dev` and `/sys` read-only.
-    pub(super) fn prepare(&mut self, hidden: &HiddenState) -> Result<(), Failure> {
+    /// Prepares two mount namespaces: the host's mounts without the hidden directories, for cells
+    /// that share them; and the one of this process, with a minimal `/dev`, `/sys` read-only, and
+    /// everything else masked that a cell may not see.
+    pub(super) fn prepare(&mut self, hidden: &HiddenPaths) -> Result<(), Failure> {
         if self.prepared {
             return Ok(());
         }
-        let root = open_root().map_err(failure("open", Path::new("/")))?;
-        unshare(CloneFlags::CLONE_NEWNS)
-            .map_err(|error| ("create a mount namespace".to_owned(), error.into()))?;
+        self.host.masks = Masks::find(&hidden.directories)
+            .map_err(|error| ("read the mount table".to_owned(), error))?;
+        new_namespace()?;
         // Slave propagation: later mounts of the host appear here, none go the other way.
         let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         match mount_change("/", slave) {
             // Not a mount point: the daemon runs in a chroot.
             Err(Errno::INVAL) => {
                 mount_chroot(slave).map_err(failure("mount", Path::new("/")))?;
+                // Of this mount namespace, which cells join that share the host's.
+                let root = open_root().map_err(failure("open", Path::new("/")))?;
                 self.host.root = Some(root);
             }
             changed => {
                 changed.map_err(failure("change the mount propagation of", Path::new("/")))?;
             }
         }
+        self.host.masks.apply(View::Host)?;
+        self.host.mounts = File::open(OWN_NAMESPACE)
+            .map_err(|error| ("open the mount namespace".to_owned(), error))?;
+        new_namespace()?;
         // Before /dev is replaced, below which the state directory may be.
-        mount_bind(&hidden.cover, &hidden.state).map_err(failure("hide", &hidden.state))?;
-        read_only(&hidden.state).map_err(|error| ("hide the state directory".to_owned(), error))?;
-        mount_minimal_dev().map_err(|errno| failure("populate", Path::new("/dev"))(errno))?;
+        self.host.masks.apply(View::Cell)?;
+        self.host.masks.own_dev =
+            mount_minimal_dev().map_err(|errno| failure("populate", Path::new("/dev"))(errno))?;
         // All cells share it: none may remove a device node. The devices stay writable.
         let dev = Path::new("/dev");
         read_only(dev).map_err(|error| ("make /dev read-only".to_owned(), error))?;
@@ -114,6 +124,11 @@ fn mount_chroot(slave: MountPropagationFlags) -> Result<(), Errno> {
     rustix::process::chroot(".")
 }
 
+fn new_namespace() -> Result<(), Failure> {
+    unshare(CloneFlags::CLONE_NEWNS)
+        .map_err(|error| ("create a mount namespace".to_owned(), error.into()))
+}
+
 fn failure(operation: &str, path: &Path) -> impl FnOnce(Errno) -> Failure + use<> {
     let operation = format!("{operation} {}", path.display());
     move |errno| (operation, errno.into())
@@ -127,7 +142,8 @@ fn read_only(path: &Path) -> io::Result<()> {
 }
 
 /// Mounts a `/dev` with harmless devices only: root inside a cell may open every device node.
-fn mount_minimal_dev() -> Result<(), Errno> {
+/// Returns whether it has, which needs the permission for mknod.
+fn mount_minimal_dev() -> Result<bool, Errno> {
     let file_system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&file_system, "mode", "0755")?;
     fsconfig_set_string(&file_system, "size", "64k")?;
@@ -151,7 +167,7 @@ fn mount_minimal_dev() -> Result<(), Errno> {
             makedev(major, minor),
         ) {
             // Without permission for mknod the daemon is in a container, whose /dev is minimal.
-            Err(Errno::PERM) => return Ok(()),
+            Err(Errno::PERM) => return Ok(false),
             made => made?,
         }
         rustix::fs::chmodat(&dev, name, mode, rustix::fs::AtFlags::empty())?;
@@ -177,5 +193,6 @@ fn mount_minimal_dev() -> Result<(), Errno> {
         CWD,
         "/dev",
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )
+    )?;
+    Ok(true)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::{HiddenState, VERSION, ZygoteReply, ZygoteRequest};
+use super::{HiddenPaths, VERSION, ZygoteReply, ZygoteRequest};
 use crate::frame::{self, Versioned};
 use crate::shim::ShimSpec;
 
@@ -51,7 +51,7 @@ impl Default for ZygoteCommand {
 #[derive(Debug)]
 pub(crate) struct Zygote {
     command: ZygoteCommand,
-    hidden: HiddenState,
+    hidden: HiddenPaths,
     process: Mutex<Option<ZygoteProcess>>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct ForkedShim {
 }
 
 impl Zygote {
-    pub(crate) fn new(command: ZygoteCommand, hidden: HiddenState) -> Self {
+    pub(crate) fn new(command: ZygoteCommand, hidden: HiddenPaths) -> Self {
         Self {
             command,
             hidden,
@@ -98,7 +98,7 @@ impl Zygote {
 }
 
 impl ZygoteProcess {
-    fn start(command: &ZygoteCommand, hidden: &HiddenState) -> Result<Self, ForkShimError> {
+    fn start(command: &ZygoteCommand, hidden: &HiddenPaths) -> Result<Self, ForkShimError> {
         let start = || {
             let (socket, other) = UnixStream::pair()?;
             socket.set_read_timeout(Some(REPLY_TIMEOUT))?;

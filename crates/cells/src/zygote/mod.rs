@@ -6,6 +6,7 @@
 
 mod cell_mounts;
 mod client;
+pub(crate) mod masks;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,16 +30,15 @@ const VERSION: u64 = 2;
 #[derive(Debug, Serialize, Deserialize)]
 enum ZygoteRequest {
     /// Prepares the mounts that all cells start with.
-    Prepare(HiddenState),
+    Prepare(HiddenPaths),
     /// Forks a shim.
     Fork(ShimSpec),
 }
 
-/// The daemon's state directory, which no cell may see, and an empty directory to cover it with.
+/// The directories that no cell may see: the daemon's state and others with private keys.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct HiddenState {
-    pub(crate) state: PathBuf,
-    pub(crate) cover: PathBuf,
+pub(crate) struct HiddenPaths {
+    pub(crate) directories: Vec<PathBuf>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -141,6 +141,7 @@ impl TestCells {
         };
         let settings = Settings {
             state: state.path().to_owned(),
+            hidden: Vec::new(),
             cgroup: format!("mainstay-test-{}-{name}", std::process::id()),
             layout: Some(layout),
             zygote,
@@ -150,6 +151,8 @@ impl TestCells {
             },
             grace: Duration::from_secs(10),
             uid_range: (500_000, 65_536),
+            user_namespace: false,
+            default_pids: Some(4096),
         };
         let events = Events::default();
         let cells = Cells::open(settings.clone(), events.clone()).unwrap();
@@ -164,6 +167,12 @@ impl TestCells {
     /// Opens another engine on the same state, as after a restart.
     pub fn again(&mut self) {
         self.cells = Cells::open(self.settings.clone(), self.events.clone()).unwrap();
+    }
+
+    /// Opens another engine with other settings on the same state.
+    pub fn reopen_with(&mut self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.settings);
+        self.again();
     }
 
     /// Restarts the engine, and runs `meanwhile` while there is none.

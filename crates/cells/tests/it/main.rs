@@ -6,6 +6,7 @@
     clippy::print_stdout
 )]
 
+mod attacks;
 mod cells;
 mod cgroups;
 mod child;

@@ -17,7 +17,7 @@ pub use peer::Peer;
 pub use running::RunningConfig;
 pub use settings::Settings;
 pub use values::{
-    BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, LogLevel, MaxRole,
+    BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, HiddenPath, LogLevel, MaxRole,
     PeerAddress, PeerName, PodsAddress, Serial, SocketPath, Span,
 };
 

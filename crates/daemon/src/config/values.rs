@@ -221,6 +221,24 @@ impl FromStr for SocketPath {
     }
 }
 
+/// The absolute path of a directory that is hidden in cells.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct HiddenPath(pub PathBuf);
+
+impl FromStr for HiddenPath {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        if !text.starts_with('/') || text == "/" || text.contains('\0') {
+            return Err(BadValue(format!(
+                "\"{text}\" cannot be hidden; write the absolute path of a directory"
+            )));
+        }
+        Ok(Self(PathBuf::from(text)))
+    }
+}
+
 /// The serial number of a certificate, as `mainstay pki show` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
@@ -338,6 +356,12 @@ impl fmt::Display for PeerAddress {
     }
 }
 
+impl fmt::Display for HiddenPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.display())
+    }
+}
+
 impl fmt::Display for SocketPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.display().fmt(f)
@@ -380,6 +404,7 @@ as_text!(
     PodsAddress,
     CertificateName,
     SocketPath,
+    HiddenPath,
     CgroupName,
     Serial,
     LogLevel,
@@ -415,6 +440,7 @@ mod tests {
             let _ = text.parse::<PodsAddress>();
             let _ = text.parse::<CertificateName>();
             let _ = text.parse::<SocketPath>();
+            let _ = text.parse::<HiddenPath>();
             let _ = text.parse::<Serial>();
             let _ = text.parse::<LogLevel>();
             let _ = text.parse::<PeerName>();

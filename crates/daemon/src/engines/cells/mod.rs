@@ -3,7 +3,7 @@
 mod events;
 
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use mainstay_cells::Cells;
@@ -14,10 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
 use super::{BuildError, Startup};
-use crate::config::{ByteSize, CgroupName, Config, DEFAULT_STATE, Span};
+use crate::config::{ByteSize, CgroupName, Config, DEFAULT_STATE, HiddenPath, Span};
 use events::CellsToEvents;
 
-pub const RESTART_KEYS: &[&str] = &["cells.cgroup", "cells.first_user", "cells.users"];
+pub const RESTART_KEYS: &[&str] = &[
+    "cells.cgroup",
+    "cells.default_pids",
+    "cells.hidden_paths",
+    "cells.user_namespace",
+    "cells.first_user",
+    "cells.users",
+];
 
 /// `[cells]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +35,10 @@ pub struct CellsSection {
     pub stop_grace: Span,
     pub log_file_size: ByteSize,
     pub log_total_size: ByteSize,
+    /// 0 is unlimited.
+    pub default_pids: u32,
+    pub hidden_paths: Vec<HiddenPath>,
+    pub user_namespace: bool,
     pub first_user: u32,
     pub users: NonZeroU32,
 }
@@ -39,6 +50,9 @@ impl Default for CellsSection {
             stop_grace: Span(Duration::from_secs(10)),
             log_file_size: ByteSize(64 << 20),
             log_total_size: ByteSize(2 << 30),
+            default_pids: 4096,
+            hidden_paths: Vec::new(),
+            user_namespace: false,
             // Above the subordinate UIDs that distributions allocate.
             first_user: 2_000_000_000,
             users: NonZeroU32::new(65_536).unwrap_or(NonZeroU32::MIN),
@@ -52,6 +66,26 @@ impl CellsSection {
             file_bytes: self.log_file_size.0,
             total_bytes: self.log_total_size.0,
         }
+    }
+
+    /// The directories beside the state that no cell may see: client configurations have private
+    /// keys.
+    fn hidden(&self) -> Vec<PathBuf> {
+        let absolute = |name| {
+            let path = std::env::var_os(name).map(PathBuf::from);
+            path.filter(|path| path.is_absolute())
+        };
+        let home = absolute("HOME").map(|home| home.join(".config"));
+        let configs = [absolute("XDG_CONFIG_HOME"), home, Some("/root/.config".into())];
+        let mut hidden: Vec<PathBuf> = configs
+            .into_iter()
+            .flatten()
+            .map(|config| config.join("mainstay"))
+            .collect();
+        hidden.extend(self.hidden_paths.iter().map(|path| path.0.clone()));
+        hidden.sort();
+        hidden.dedup();
+        hidden
     }
 
     fn cgroup(&self, state: &Path) -> String {
@@ -70,12 +104,15 @@ pub async fn build(startup: Startup<'_>, journal: &Journal) -> Result<Cells, Bui
     let section = &startup.config.settings.cells;
     let settings = mainstay_cells::Settings {
         state: startup.state.path().to_owned(),
+        hidden: section.hidden(),
         cgroup: section.cgroup(&startup.config.state),
         layout: None,
         zygote: ZygoteCommand::default(),
         logs: section.log_limits(),
         grace: section.stop_grace.0,
         uid_range: (section.first_user, section.users.get()),
+        user_namespace: section.user_namespace,
+        default_pids: (section.default_pids != 0).then_some(section.default_pids),
     };
     let events = CellsToEvents::new(journal.service_events.clone());
     Ok(Cells::open(settings, events).map_err(CellsError)?)
