@@ -17,11 +17,11 @@ async fn root_in_a_cell_has_no_role_even_where_it_finds_the_socket() {
     let own: &[Namespace] = &[];
     for (cell, share, why) in [
         ("own", own, "No such file"),
-        ("mounts", &[Namespace::Mount], "has no role"),
+        ("mounts", &[Namespace::Mount], "No such file"),
         (
             "processes",
             &[Namespace::Mount, Namespace::Pid],
-            "has no role",
+            "No such file",
         ),
         (
             "everything",
@@ -33,7 +33,7 @@ async fn root_in_a_cell_has_no_role_even_where_it_finds_the_socket() {
                 Namespace::Uts,
                 Namespace::Cgroup,
             ],
-            "has no role",
+            "No such file",
         ),
     ] {
         test.allocate(cell, share).await;

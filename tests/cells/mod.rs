@@ -9,6 +9,7 @@ mod chroot;
 mod command_line;
 mod deadlines;
 mod endings;
+mod full_disk;
 mod insiders;
 mod model;
 mod output;

@@ -27,7 +27,7 @@ const CELL_VERSION: u64 = 1;
 /// The format version of executable records.
 const EXECUTABLE_VERSION: u64 = 1;
 /// For root alone: a spec may contain secrets in its environment.
-const PRIVATE: u32 = 0o600;
+pub(crate) const PRIVATE: u32 = 0o600;
 
 /// The record of a cell. The daemon writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

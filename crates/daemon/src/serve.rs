@@ -63,6 +63,7 @@ pub async fn serve(
     // A client that sees the node ready also finds so in its log.
     daemon.node.engines.journal.daemon_log.flush();
     ready(&daemon.ready(&state, began));
+    state.reserve();
     notify(&[NotifyState::Ready]);
     daemon.run(signals).await;
     Ok(())

@@ -27,6 +27,11 @@ const FORMAT_VERSION: u64 = 1;
 /// and has version 1.
 const VERSION_FILE: &str = "version.json";
 
+/// Takes up room that a start on a full disk gets back.
+const RESERVE_FILE: &str = "reserve";
+/// A start writes less: a few small files that changed, and the first lines of the log.
+const RESERVE_BYTES: u64 = 128 << 10;
+
 /// The contents of the version record, besides the version.
 #[derive(Serialize, Deserialize)]
 struct VersionRecord {}
@@ -72,6 +77,14 @@ pub enum StateError {
         path.display()
     )]
     UnknownVersion { path: PathBuf, source: RecordError },
+}
+
+/// Removes the reserve if a start would otherwise have no room to write.
+fn free_reserve_if_full(state: &Path) {
+    let available = rustix::fs::statvfs(state).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    if available.is_ok_and(|bytes| bytes < RESERVE_BYTES) {
+        let _ = std::fs::remove_file(state.join(RESERVE_FILE));
+    }
 }
 
 fn holder(pid: Option<u32>) -> String {
@@ -132,11 +145,28 @@ impl StateDir {
             Ok(lock) => lock,
             Err(pid) => return Err(StateError::InUse { path, pid }),
         };
+        free_reserve_if_full(&path);
         // Once more under the lock: another build may have upgraded the directory meanwhile.
         if read_version(&path)?.is_none() {
             write_version(&path).map_err(unusable)?;
         }
         Ok(Self { path, _lock: lock })
+    }
+
+    /// Reserves room for the next start on a full disk. Without room now there is none.
+    pub fn reserve(&self) {
+        let path = self.path.join(RESERVE_FILE);
+        if std::fs::metadata(&path).is_ok_and(|reserve| reserve.len() == RESERVE_BYTES) {
+            return;
+        }
+        let allocated = File::create(&path).and_then(|file| {
+            let flags = rustix::fs::FallocateFlags::empty();
+            Ok(rustix::fs::fallocate(&file, flags, 0, RESERVE_BYTES)?)
+        });
+        if let Err(error) = allocated {
+            let _ = std::fs::remove_file(&path);
+            tracing::warn!(%error, "cannot reserve room for a start on a full disk");
+        }
     }
 
     pub fn path(&self) -> &Path {

@@ -1,6 +1,7 @@
 //! Adoption at start: the cells of the previous daemon, and those of before a reboot.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use mainstay_records::{RecordError, is_temporary};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::cell::{Cell, Phase, ShimProcess};
-use super::cgroup_names::shim_cgroup;
+use super::cgroup_names::{SHIMS, shim_cgroup};
 use super::event_cursor::EventCursor;
 use super::paths::{remove_directory, remove_file};
 use super::publisher::PublisherThread;
@@ -36,9 +37,11 @@ pub(super) fn adopt(inner: &Inner, mut publisher: PublisherThread) -> io::Result
 }
 
 fn adopt_cells(inner: &Inner, publisher: &mut PublisherThread) -> io::Result<()> {
+    let owners = owners_of_records(inner)?;
     for entry in inner.paths.cells.read_dir()? {
-        adopt_cell(inner, &entry?.path())?;
+        adopt_cell(inner, &entry?.path(), &owners)?;
     }
+    adopt_missing(inner, &owners);
     adopt_event_cursor(inner, publisher)?;
     // By name, so that a parent comes before those nested in it.
     let cells: Vec<Arc<Cell>> = inner.cells().values().cloned().collect();
@@ -72,7 +75,8 @@ fn adopt_cells(inner: &Inner, publisher: &mut PublisherThread) -> io::Result<()>
 
 /// Reads the record in a directory of a cell. An unreadable one is kept with its reason, so that
 /// the cell is listed and can be freed.
-fn adopt_cell(inner: &Inner, path: &Path) -> io::Result<()> {
+fn adopt_cell(inner: &Inner, path: &Path, owners: &BTreeSet<String>) -> io::Result<()> {
+    let key = path.file_name().unwrap_or_default().to_string_lossy();
     let reason = match record::read_cell(&path.join("cell.json")) {
         Ok(record) if inner.paths.cell_directory(&record.name) == path => {
             let name = record.name.clone();
@@ -81,26 +85,78 @@ fn adopt_cell(inner: &Inner, path: &Path) -> io::Result<()> {
             return Ok(());
         }
         Ok(record) => format!("it is the record of cell {}", record.name),
-        // Created by a daemon that died before it wrote the record.
-        Err(RecordError::NotFound { .. }) => return remove_directory(path),
+        // Created by a daemon that died before it wrote the record, or removed by a Free that was
+        // interrupted: neither leaves anything else.
+        Err(RecordError::NotFound { .. }) if !owners.contains(&*key) && !has_processes(inner, &key) => {
+            return remove_directory(path);
+        }
         Err(error) => chain(&error),
     };
-    let key = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = CellName::from_key(&key);
+    add_unreadable(inner, &key, reason);
+    Ok(())
+}
+
+/// Adds a cell of which only the key is known.
+fn add_unreadable(inner: &Inner, key: &str, reason: String) {
     tracing::error!(
-        path = %path.display(), error = reason,
+        cell = key,
+        error = reason,
         "unreadable cell record; free the cell to remove it"
     );
-    match name {
+    match CellName::from_key(key) {
         Some(name) => {
             let cell = Cell::unreadable(name.clone(), reason, inner.next_serial());
             inner.cells().insert(name, Arc::new(cell));
         }
         None => {
-            lock(&inner.unnamed).insert(key.into_owned(), reason);
+            lock(&inner.unnamed).insert(key.to_owned(), reason);
         }
     }
-    Ok(())
+}
+
+/// Adds the cells whose whole directory is missing, but which have records of executables or
+/// processes. A Free removes both before the directory.
+fn adopt_missing(inner: &Inner, owners: &BTreeSet<String>) {
+    let is_known = |key: &str| {
+        inner.paths.cells.join(key).exists() || inner.cells().values().any(|cell| cell.name().key() == key)
+    };
+    let shims = inner.cgroups().map(|cgroups| cgroups.children(SHIMS));
+    let shims = shims.unwrap_or_default();
+    let shims = shims.iter().filter_map(|cgroup| cgroup.rsplit('/').next());
+    let shims = shims.filter(|key| has_processes(inner, key)).map(str::to_owned);
+    let missing: BTreeSet<String> = owners.iter().cloned().chain(shims).collect();
+    for key in missing.iter().filter(|key| !is_known(key)) {
+        let reason = format!("its record {} is missing", inner.paths.cells.join(key).display());
+        add_unreadable(inner, key, reason);
+    }
+}
+
+/// The keys of the cells of all executable records.
+fn owners_of_records(inner: &Inner) -> io::Result<BTreeSet<String>> {
+    let mut owners = BTreeSet::new();
+    for entry in inner.paths.executables.read_dir()? {
+        let name = entry?.file_name();
+        if let Some((key, _)) = record_key(&name) {
+            owners.insert(key.to_owned());
+        }
+    }
+    Ok(owners)
+}
+
+/// The keys of cell and executable in the file name of a record.
+fn record_key(name: &OsStr) -> Option<(&str, &str)> {
+    if is_temporary(name) {
+        return None;
+    }
+    name.to_str()?.strip_suffix(".json")?.split_once('_')
+}
+
+/// Returns whether the shim of a cell, or its PID 1, is running.
+fn has_processes(inner: &Inner, key: &str) -> bool {
+    inner.cgroups().is_ok_and(|cgroups| {
+        let pids = cgroups.processes(&format!("{SHIMS}/{key}"));
+        pids.is_ok_and(|pids| !pids.is_empty())
+    })
 }
 
 /// Loads the event cursor of the cells that still exist, and drops the rest.
@@ -127,7 +183,11 @@ fn adopt_event_cursor(inner: &Inner, publisher: &mut PublisherThread) -> io::Res
     if entries.is_empty() {
         return remove_file(&path);
     }
-    publisher.replace_cursor(&entries)
+    // Without room on the disk the longer file stays: stale entries are ignored.
+    if let Err(error) = publisher.replace_cursor(&entries) {
+        tracing::warn!(%error, "cannot compact the event cursor");
+    }
+    Ok(())
 }
 
 fn adopt_executables(inner: &Inner) -> io::Result<()> {
@@ -151,6 +211,7 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
                     inner,
                     name.to_str().and_then(|name| name.strip_suffix(".json")),
                 );
+                add_unreadable_executable(inner, name, error);
                 continue;
             }
         };
@@ -166,6 +227,18 @@ fn adopt_executables(inner: &Inner) -> io::Result<()> {
     Ok(())
 }
 
+/// Lists an executable by the name of its record. It can be started again; its output is kept.
+fn add_unreadable_executable(inner: &Inner, file: &OsStr, reason: String) {
+    let Some((key, name)) = record_key(file) else {
+        return;
+    };
+    let cells = inner.cells();
+    let cell = cells.values().find(|cell| cell.name().key() == key);
+    if let (Some(cell), Ok(name)) = (cell, name.parse()) {
+        cell.state().unreadable_executables.insert(name, reason);
+    }
+}
+
 /// Removes orphaned logs: their cell is gone, or their executable never ran. Where a shim runs, the
 /// executable may be about to start.
 fn sweep_logs(inner: &Inner) -> io::Result<()> {
@@ -174,10 +247,10 @@ fn sweep_logs(inner: &Inner) -> io::Result<()> {
     let mut starting = BTreeSet::new();
     for (name, cell) in inner.cells().iter() {
         let state = cell.state();
+        let executables = state.executables.keys();
         keep.extend(
-            state
-                .executables
-                .keys()
+            executables
+                .chain(state.unreadable_executables.keys())
                 .map(|executable| executable.key(name)),
         );
         known.insert(name.key());

@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) shim: Option<ShimProcess>,
     /// Shared: a reader takes them along instead of copying them under the lock.
     pub(super) executables: BTreeMap<ExecutableName, Arc<ExecutableRecord>>,
+    /// Why the records of other executables are unreadable. Their output is kept.
+    pub(super) unreadable_executables: BTreeMap<ExecutableName, String>,
     /// How far the events of each executable have been published.
     pub(super) published: BTreeMap<ExecutableName, Published>,
     /// Executables whose events are queued for the publisher.
@@ -102,6 +104,7 @@ impl Cell {
                 phase,
                 shim: None,
                 executables: BTreeMap::new(),
+                unreadable_executables: BTreeMap::new(),
                 published: BTreeMap::new(),
                 queued_events: BTreeSet::new(),
                 stale_cgroups: Vec::new(),

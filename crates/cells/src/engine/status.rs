@@ -22,6 +22,8 @@ pub struct CellStatus {
     /// The host PID of the cell's shim, while it runs.
     pub shim_pid: Option<i32>,
     pub executables: Vec<ExecutableRecord>,
+    /// Executables with an unreadable record, and why it is. Their output is kept.
+    pub unreadable_executables: Vec<(ExecutableName, String)>,
 }
 
 /// One run of an executable, as found by its PID.
@@ -41,6 +43,7 @@ struct ReadyCell {
     cell: Arc<Cell>,
     shim_pid: Option<i32>,
     executables: Vec<Arc<ExecutableRecord>>,
+    unreadable_executables: Vec<(ExecutableName, String)>,
 }
 
 impl ReadyCell {
@@ -53,6 +56,7 @@ impl ReadyCell {
                 .as_ref()
                 .map(|shim| shim.pid.as_raw_nonzero().get()),
             executables: state.executables.values().cloned().collect(),
+            unreadable_executables: state.unreadable_executables.clone().into_iter().collect(),
         })
     }
 }
@@ -76,6 +80,7 @@ impl Cells {
                 .iter()
                 .map(|record| (**record).clone())
                 .collect(),
+            unreadable_executables: seen.unreadable_executables,
         };
         seen.into_iter().map(status).collect()
     }

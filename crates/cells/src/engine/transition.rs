@@ -11,13 +11,14 @@ impl Inner {
     /// known one.
     pub(super) fn apply_record(&self, cell: &Arc<Cell>, record: ExecutableRecord) {
         let mut state = cell.state();
-        if state.closed || state.phase == Phase::Gone || cell.unreadable.is_some() {
+        if state.closed || state.phase == Phase::Gone {
             return;
         }
+        let is_readable = cell.unreadable.is_none();
         // Of an earlier cell of that name. Shims of before versions do not say of which.
         if record
             .allocated
-            .is_some_and(|allocated| allocated != cell.record.allocated)
+            .is_some_and(|allocated| is_readable && allocated != cell.record.allocated)
         {
             return;
         }
@@ -27,9 +28,13 @@ impl Inner {
             return;
         }
         let name = record.name.clone();
+        state.unreadable_executables.remove(&name);
         state.executables.insert(name.clone(), Arc::new(record));
         drop(state);
-        self.publisher.publish(cell, &name);
+        // Of an unreadable cell it is not known which events were published.
+        if is_readable {
+            self.publisher.publish(cell, &name);
+        }
         cell.changed.notify_waiters();
     }
 }

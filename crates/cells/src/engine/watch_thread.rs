@@ -34,7 +34,9 @@ pub(super) struct WatchThread {
 impl WatchHandle {
     pub(super) fn new(records: &Path) -> io::Result<(Self, WatchThread)> {
         let inotify = Inotify::init()?;
-        inotify.watches().add(records, WatchMask::MOVED_TO)?;
+        // A shim that cannot write a record changes the attributes of the old one.
+        let events = WatchMask::MOVED_TO | WatchMask::ATTRIB;
+        inotify.watches().add(records, events)?;
         let shims = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let exit = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let handle = Self {
@@ -88,7 +90,7 @@ impl WatchThread {
         Some(())
     }
 
-    fn handle_records(&mut self, inner: &Inner) {
+    fn handle_records(&mut self, inner: &Arc<Inner>) {
         let mut buffer = [0; INOTIFY_BUFFER_BYTES];
         let Ok(events) = self.records.read_events(&mut buffer) else {
             return;
@@ -96,7 +98,12 @@ impl WatchThread {
         let mut overflow = false;
         for event in events {
             overflow |= event.mask.contains(EventMask::Q_OVERFLOW);
-            if let Some(name) = event.name.and_then(OsStr::to_str) {
+            let Some(name) = event.name.and_then(OsStr::to_str) else {
+                continue;
+            };
+            if event.mask.contains(EventMask::ATTRIB) {
+                inner.handle_unsaved_record(name);
+            } else {
                 inner.handle_record_file(name);
             }
         }

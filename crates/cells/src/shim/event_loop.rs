@@ -85,7 +85,8 @@ impl EventLoop<'_> {
                 self.reap(&mut executables, &mut buffer);
             }
             for executable in executables.values_mut().filter(|one| one.unsaved) {
-                executable.save(&self.records, &self.spec.cell);
+                // Retried after a while.
+                let _ = executable.save(&self.records, &self.spec.cell);
             }
             if self.init_exited.get() {
                 // Nothing can be forked into the namespace any more; the daemon starts a new shim.
@@ -168,9 +169,17 @@ impl EventLoop<'_> {
             Request::Reap { .. } => {
                 self.reap_all(executables, buffer);
                 for executable in executables.values_mut().filter(|one| one.unsaved) {
-                    executable.save(&self.records, &self.spec.cell);
+                    // Retried after a while.
+                    let _ = executable.save(&self.records, &self.spec.cell);
                 }
                 Reply::Reaped
+            }
+            Request::Report(request) => {
+                let known = executables.get(&request.name);
+                match known.filter(|executable| executable.unsaved) {
+                    Some(executable) => Reply::Started(Box::new(executable.record.clone())),
+                    None => Reply::failed("its record is on disk"),
+                }
             }
             Request::Attach(request) => match executables.get_mut(&request.name) {
                 Some(executable) if executable.record.run.started == request.started => {
@@ -275,9 +284,15 @@ impl EventLoop<'_> {
             (None, Some(log)) => Supervised::new(self.next_record(&request, run), log),
             (None, None) => return Err(Reply::failed("its log is closed")),
         };
-        let executable = executables.entry(name).or_insert(executable);
+        let pid = spawned.pid;
+        let executable = executables.entry(name.clone()).or_insert(executable);
         executable.begin(spawned);
-        executable.save(&self.records, &self.spec.cell);
+        if let Err(error) = executable.save(&self.records, &self.spec.cell) {
+            // Nothing runs of which there is no record: the next daemon would not know it.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            executables.remove(&name);
+            return Err(Reply::failed(&format!("cannot write its record: {error}")));
+        }
         Ok(executable.record.clone())
     }
 

@@ -36,6 +36,15 @@ pub(crate) enum Request {
     },
     /// Attaches the connection to an executable, see [`super::attachment`]. Since version 3.
     Attach(AttachRequest),
+    /// Asks for a record that the shim cannot write; replied to as a start. Older shims do not know
+    /// it, and reply that they cannot read it.
+    Report(ReportRequest),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReportRequest {
+    pub(crate) version: u64,
+    pub(crate) name: ExecutableName,
 }
 
 /// Attaches to the standard input and the terminal of a run.
@@ -147,6 +156,7 @@ impl Request {
             Self::Start(request) => request.version,
             Self::Reap { version } => *version,
             Self::Attach(request) => request.version,
+            Self::Report(request) => request.version,
         }
     }
 

@@ -1,5 +1,8 @@
 //! One executable as its shim knows it: its record, its output, its exit.
 
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use mainstay_error_chain::chain;
@@ -145,9 +148,16 @@ impl Supervised {
     }
 
     /// Writes the record; a failure is retried by the event loop.
-    pub(super) fn save(&mut self, records: &Path, cell: &CellName) {
-        let file = format!("{}.json", self.record.name.key(cell));
-        self.unsaved = record::write_executable(&records.join(file), &self.record).is_err();
+    pub(super) fn save(&mut self, records: &Path, cell: &CellName) -> io::Result<()> {
+        let path = records.join(format!("{}.json", self.record.name.key(cell)));
+        let saved = record::write_executable(&path, &self.record);
+        self.unsaved = saved.is_err();
+        if self.unsaved {
+            // Needs no room on a full disk. The daemon watches the directory, and asks this shim.
+            let private = Permissions::from_mode(record::PRIVATE);
+            let _ = fs::set_permissions(path, private);
+        }
+        saved
     }
 
     /// Returns whether the executable has exited, its pipes are at EOF and its record is saved.

@@ -451,7 +451,7 @@ async fn a_cell_can_be_freed_after_a_crash_during_free() {
             let cells = state.join("cells");
             fs::remove_file(cells.join("executables/recordless_x.json")).unwrap();
             fs::remove_dir_all(cells.join("logs/recordless_x")).unwrap();
-            // Files of a cell whose record is removed already.
+            // Files of a cell whose directory is missing: a Free removes it last.
             let orphan = fs::read_to_string(cells.join("executables/killed_x.json")).unwrap();
             let orphan = orphan.replace("\"killed\"", "\"gone\"");
             fs::write(cells.join("executables/gone_x.json"), orphan).unwrap();
@@ -459,7 +459,8 @@ async fn a_cell_can_be_freed_after_a_crash_during_free() {
             fs::write(cells.join("executables/gone_y.json.new"), "{").unwrap();
         })
         .await;
-        assert_eq!(test.cells.list().len(), 3);
+        assert_eq!(test.cells.list().len(), 4);
+        assert!(test.status("gone").unreadable.is_some());
         for cell in ["killed", "groupless"] {
             assert_eq!(test.ended(cell, "x").await.0, ExitStatus::Lost);
         }
@@ -537,4 +538,59 @@ async fn many_simultaneous_exits_without_a_daemon_are_all_published() {
         );
     }
     test.free_all().await;
+}
+
+#[tokio::test]
+async fn the_output_of_an_executable_with_an_unreadable_record_stays() {
+    let mut test = TestCells::new("unreadable-output");
+    test.allocate("a").await;
+    test.start_script("a", "x", "echo precious").await;
+    test.ended("a", "x").await;
+    let shim = test.status("a").shim_pid.unwrap();
+    test.without_engine(async |state| {
+        fs::write(state.join("cells/executables/a_x.json"), "{").unwrap();
+        // Without a shim nothing else says that the log is in use.
+        kill(shim);
+        until_gone(shim).await;
+    })
+    .await;
+    let status = test.status("a");
+    assert!(status.executables.is_empty());
+    let [(executable, reason)] = status.unreadable_executables.as_slice() else {
+        panic!("{status:?}");
+    };
+    assert_eq!(executable.as_str(), "x");
+    assert!(reason.contains("a_x.json is corrupt"), "{reason}");
+    let log = fs::read_to_string(test.state().join("cells/logs/a_x/current")).unwrap();
+    assert!(log.contains("precious"), "{log}");
+    test.run("a", "x", "echo again").await;
+    assert!(test.status("a").unreadable_executables.is_empty());
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn a_cell_whose_record_is_missing_is_listed_and_freed_with_its_processes() {
+    for whole_directory in [false, true] {
+        let mut test = TestCells::new("missing-record");
+        test.allocate("a").await;
+        let run = test.start("a", "x", "sleep 1000").await.unwrap();
+        test.without_engine(async |state| {
+            let cell = state.join("cells/cells/a");
+            if whole_directory {
+                fs::remove_dir_all(cell).unwrap();
+            } else {
+                fs::remove_file(cell.join("cell.json")).unwrap();
+            }
+        })
+        .await;
+        let status = test.status("a");
+        assert!(status.unreadable.is_some());
+        assert!(status.shim_pid.is_some());
+        let [record] = status.executables.as_slice() else {
+            panic!("{status:?}");
+        };
+        assert_eq!(record.run.pid, run.pid);
+        test.free_all().await;
+        until_gone(run.pid).await;
+    }
 }

@@ -4,7 +4,7 @@ use mainstay_api::runtime::{
     Cell, CellLimits, CellStatus, Executable, ExecutableState, ExecutableStatus, IoLimit,
     Namespace, TerminalSize,
 };
-use mainstay_cells::{CellName, CellSpec, Cells, ExecutableRecord, ExitStatus, Limits};
+use mainstay_cells::{CellName, CellSpec, Cells, ExecutableName, ExecutableRecord, ExitStatus, Limits};
 use prost_types::Timestamp;
 
 use crate::workloads::ExecutableId;
@@ -18,7 +18,10 @@ pub fn tree(cells: &Cells, top: Option<&CellName>) -> Vec<CellStatus> {
         if top.is_some_and(|top| name != *top && !name.is_inside(top)) {
             continue;
         }
-        let executables = status.executables.iter().map(executable);
+        let unreadable = status.unreadable_executables.iter();
+        let unreadable =
+            unreadable.map(|(executable, reason)| unreadable_executable(&name, executable, reason));
+        let executables = status.executables.iter().map(executable).chain(unreadable);
         let shown = CellStatus {
             cell: Some(cell(&name, &status.cell.spec)),
             cgroup_v2: status.cgroup_v2,
@@ -143,6 +146,28 @@ fn executable(record: &ExecutableRecord) -> ExecutableStatus {
         oom_killed,
         runs: record.runs,
         log: ExecutableId::of(record).to_string(),
+        unreadable: String::new(),
+    }
+}
+
+fn unreadable_executable(
+    cell: &CellName,
+    executable: &ExecutableName,
+    reason: &str,
+) -> ExecutableStatus {
+    let id = ExecutableId {
+        cell: cell.clone(),
+        executable: executable.clone(),
+    };
+    ExecutableStatus {
+        executable: Some(Executable {
+            name: executable.to_string(),
+            cell_name: cell.to_string(),
+            ..Executable::default()
+        }),
+        log: id.to_string(),
+        unreadable: reason.to_owned(),
+        ..ExecutableStatus::default()
     }
 }
 

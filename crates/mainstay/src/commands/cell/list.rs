@@ -86,8 +86,31 @@ fn rows(node: &str, status: &CellStatus, now: Timestamp) -> Vec<Vec<String>> {
         row
     };
     let nothing = || "-".to_owned();
+    let shown = |executable: &ExecutableStatus| {
+        let spec = executable.executable.clone().unwrap_or_default();
+        if !executable.unreadable.is_empty() {
+            return row([
+                spec.name,
+                "unreadable".to_owned(),
+                nothing(),
+                nothing(),
+                nothing(),
+                format!("({})", executable.unreadable),
+            ]);
+        }
+        let running = executable.state() == ExecutableState::Running;
+        let pid = running.then(|| executable.pid.to_string());
+        row([
+            spec.name,
+            state(executable.state()),
+            pid.unwrap_or_else(nothing),
+            exit(executable),
+            age(executable.started.as_ref(), now),
+            spec.command,
+        ])
+    };
     if !status.unreadable.is_empty() {
-        return vec![row([
+        let mut rows = vec![row([
             nothing(),
             "unreadable".to_owned(),
             nothing(),
@@ -96,6 +119,8 @@ fn rows(node: &str, status: &CellStatus, now: Timestamp) -> Vec<Vec<String>> {
             // In the last column: the reason is long.
             format!("({}; mainstay cell free {name})", status.unreadable),
         ])];
+        rows.extend(status.executables.iter().map(shown));
+        return rows;
     }
     if status.executables.is_empty() {
         let age = age(status.allocated.as_ref(), now);
@@ -108,19 +133,6 @@ fn rows(node: &str, status: &CellStatus, now: Timestamp) -> Vec<Vec<String>> {
             String::new(),
         ])];
     }
-    let shown = |executable: &ExecutableStatus| {
-        let spec = executable.executable.clone().unwrap_or_default();
-        let running = executable.state() == ExecutableState::Running;
-        let pid = running.then(|| executable.pid.to_string());
-        row([
-            spec.name,
-            state(executable.state()),
-            pid.unwrap_or_else(nothing),
-            exit(executable),
-            age(executable.started.as_ref(), now),
-            spec.command,
-        ])
-    };
     status.executables.iter().map(shown).collect()
 }
 
