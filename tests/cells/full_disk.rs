@@ -15,7 +15,11 @@ const STDOUT: i32 = 1;
 /// Takes all the room there is.
 fn fill(directory: &Path) -> PathBuf {
     let path = directory.join("filler");
-    let mut file = File::options().append(true).create(true).open(&path).unwrap();
+    let mut file = File::options()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .unwrap();
     for size in [4096, 1] {
         while file.write_all(&vec![b'x'; size]).is_ok() {}
     }
@@ -48,7 +52,10 @@ async fn a_node_without_room_starts_stops_and_tells_the_truth() {
     std::fs::write(&first, "go\n").unwrap();
     test.output(one, STDOUT).await;
     let status = test.executable("a", "one").await;
-    assert_eq!((status.state(), status.exit_code), (ExecutableState::Exited, 7));
+    assert_eq!(
+        (status.state(), status.exit_code),
+        (ExecutableState::Exited, 7)
+    );
     let mut client = test.client().await;
     client.stop("a", "three").await.unwrap();
     let status = test.executable("a", "three").await;

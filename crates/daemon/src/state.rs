@@ -81,7 +81,8 @@ pub enum StateError {
 
 /// Removes the reserve if a start would otherwise have no room to write.
 fn free_reserve_if_full(state: &Path) {
-    let available = rustix::fs::statvfs(state).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let available =
+        rustix::fs::statvfs(state).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     if available.is_ok_and(|bytes| bytes < RESERVE_BYTES) {
         let _ = std::fs::remove_file(state.join(RESERVE_FILE));
     }

@@ -87,7 +87,9 @@ fn adopt_cell(inner: &Inner, path: &Path, owners: &BTreeSet<String>) -> io::Resu
         Ok(record) => format!("it is the record of cell {}", record.name),
         // Created by a daemon that died before it wrote the record, or removed by a Free that was
         // interrupted: neither leaves anything else.
-        Err(RecordError::NotFound { .. }) if !owners.contains(&*key) && !has_processes(inner, &key) => {
+        Err(RecordError::NotFound { .. })
+            if !owners.contains(&*key) && !has_processes(inner, &key) =>
+        {
             return remove_directory(path);
         }
         Err(error) => chain(&error),
@@ -118,15 +120,21 @@ fn add_unreadable(inner: &Inner, key: &str, reason: String) {
 /// processes. A Free removes both before the directory.
 fn adopt_missing(inner: &Inner, owners: &BTreeSet<String>) {
     let is_known = |key: &str| {
-        inner.paths.cells.join(key).exists() || inner.cells().values().any(|cell| cell.name().key() == key)
+        inner.paths.cells.join(key).exists()
+            || inner.cells().values().any(|cell| cell.name().key() == key)
     };
     let shims = inner.cgroups().map(|cgroups| cgroups.children(SHIMS));
     let shims = shims.unwrap_or_default();
     let shims = shims.iter().filter_map(|cgroup| cgroup.rsplit('/').next());
-    let shims = shims.filter(|key| has_processes(inner, key)).map(str::to_owned);
+    let shims = shims
+        .filter(|key| has_processes(inner, key))
+        .map(str::to_owned);
     let missing: BTreeSet<String> = owners.iter().cloned().chain(shims).collect();
     for key in missing.iter().filter(|key| !is_known(key)) {
-        let reason = format!("its record {} is missing", inner.paths.cells.join(key).display());
+        let reason = format!(
+            "its record {} is missing",
+            inner.paths.cells.join(key).display()
+        );
         add_unreadable(inner, key, reason);
     }
 }

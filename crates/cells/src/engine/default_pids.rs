@@ -39,9 +39,7 @@ impl Inner {
         };
         match cgroups.create(cgroup, &limits) {
             // Nobody asked for this limit: a machine without the controller runs cells as well.
-            Err(error)
-                if limits != spec.limits && !matches!(error, CgroupError::Exists { .. }) =>
-            {
+            Err(error) if limits != spec.limits && !matches!(error, CgroupError::Exists { .. }) => {
                 let created = cgroups.create(cgroup, &spec.limits);
                 if created.is_ok() {
                     let error = mainstay_error_chain::chain(&error);

@@ -75,7 +75,11 @@ impl Inner {
         stream.set_read_timeout(Some(REPORT_TIMEOUT))?;
         stream.set_write_timeout(Some(REPORT_TIMEOUT))?;
         let version = protocol::VERSION;
-        frame::send(&stream, &Request::Report(ReportRequest { version, name }), &[])?;
+        frame::send(
+            &stream,
+            &Request::Report(ReportRequest { version, name }),
+            &[],
+        )?;
         let (body, _) = frame::receive_bytes(&stream)?.ok_or(io::ErrorKind::ConnectionReset)?;
         match Reply::decode(&body)? {
             Reply::Started(record) => Ok(*record),

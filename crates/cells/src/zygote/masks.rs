@@ -89,8 +89,7 @@ impl Masks {
 
     /// Masks everything that this mount namespace shows and a cell may not see.
     pub(crate) fn apply(&self, view: View) -> Result<(), Failure> {
-        let table = read_table()
-            .map_err(|error| ("read the mount table".to_owned(), error))?;
+        let table = read_table().map_err(|error| ("read the mount table".to_owned(), error))?;
         let exists = |path: &Path| path.symlink_metadata().is_ok();
         for mask in self.of(&table, view, exists) {
             mask.apply()?;
@@ -132,9 +131,10 @@ impl Masks {
             return Some(Mask::ReadOnly(at.clone()));
         }
         let devices = self.own_dev && !mount.has_flag("nodev");
-        let elsewhere = !["/dev", "/proc", "/sys"].iter().any(|dir| at.starts_with(dir));
-        (devices && elsewhere)
-            .then(|| Mask::NoDevices(at.clone()))
+        let elsewhere = !["/dev", "/proc", "/sys"]
+            .iter()
+            .any(|dir| at.starts_with(dir));
+        (devices && elsewhere).then(|| Mask::NoDevices(at.clone()))
     }
 }
 
@@ -300,7 +300,9 @@ mod tests {
     #[test]
     fn what_is_masked_or_missing_is_not_masked_again() {
         let (_, masks) = masks(true);
-        let covered = TABLE.replace("/sys rw,", "/sys ro,").replace("/ / rw", "/ / rw,nodev")
+        let covered = TABLE
+            .replace("/sys rw,", "/sys ro,")
+            .replace("/ / rw", "/ / rw,nodev")
             + "60 27 0:60 / /var/lib/node ro - tmpfs mainstay-hidden ro\n\
                61 27 0:60 / /srv/root/proc ro,nodev - tmpfs mainstay-hidden ro\n\
                62 27 0:60 / /srv/root/kernel ro,nodev - tmpfs mainstay-hidden ro\n\

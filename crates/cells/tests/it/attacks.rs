@@ -101,7 +101,10 @@ fn system_calls() {
     let (vsock, fanotify) = unsafe {
         let vsock = libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0);
         let vsock = result(returned(vsock.into()));
-        (vsock, result(returned(libc::syscall(libc::SYS_fanotify_init, 0, 0))))
+        (
+            vsock,
+            result(returned(libc::syscall(libc::SYS_fanotify_init, 0, 0))),
+        )
     };
     println!("vsock: {vsock}");
     println!("fanotify: {fanotify}");
@@ -225,7 +228,12 @@ async fn a_cell_with_the_mounts_and_processes_of_the_host_does_not_see_the_state
     let secret = secret(&test);
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("file"), "seen").unwrap();
-    let all = [Namespace::Pid, Namespace::Mount, Namespace::Ipc, Namespace::Uts];
+    let all = [
+        Namespace::Pid,
+        Namespace::Mount,
+        Namespace::Ipc,
+        Namespace::Uts,
+    ];
     for (cell, share) in [("mounts", &all[1..2]), ("all", &all[..])] {
         let spec = CellSpec {
             share: share.iter().copied().collect(),
@@ -246,7 +254,10 @@ async fn a_cell_with_the_mounts_and_processes_of_the_host_does_not_see_the_state
 async fn a_fork_bomb_in_a_cell_without_limits_is_bounded() {
     crate::harness::on_every_kind("default-pids", async |mut test| {
         test.reopen_with(|settings| settings.default_pids = Some(400));
-        for (cell, share) in [("own", vec![]), ("shared", vec![Namespace::Pid, Namespace::Mount])] {
+        for (cell, share) in [
+            ("own", vec![]),
+            ("shared", vec![Namespace::Pid, Namespace::Mount]),
+        ] {
             let spec = CellSpec {
                 share: share.into_iter().collect(),
                 ..CellSpec::default()
@@ -268,7 +279,11 @@ async fn a_fork_bomb_in_a_cell_without_limits_is_bounded() {
             test.says(cell, "echo works again").await;
         }
         // Cells of the machine itself are not limited by it.
-        let host: u32 = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap().trim().parse().unwrap();
+        let host: u32 = fs::read_to_string("/proc/sys/kernel/pid_max")
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         assert!(host > 400);
         test.free_all().await;
     })

@@ -76,7 +76,11 @@ impl CellsSection {
             path.filter(|path| path.is_absolute())
         };
         let home = absolute("HOME").map(|home| home.join(".config"));
-        let configs = [absolute("XDG_CONFIG_HOME"), home, Some("/root/.config".into())];
+        let configs = [
+            absolute("XDG_CONFIG_HOME"),
+            home,
+            Some("/root/.config".into()),
+        ];
         let mut hidden: Vec<PathBuf> = configs
             .into_iter()
             .flatten()

@@ -4,7 +4,9 @@ use mainstay_api::runtime::{
     Cell, CellLimits, CellStatus, Executable, ExecutableState, ExecutableStatus, IoLimit,
     Namespace, TerminalSize,
 };
-use mainstay_cells::{CellName, CellSpec, Cells, ExecutableName, ExecutableRecord, ExitStatus, Limits};
+use mainstay_cells::{
+    CellName, CellSpec, Cells, ExecutableName, ExecutableRecord, ExitStatus, Limits,
+};
 use prost_types::Timestamp;
 
 use crate::workloads::ExecutableId;
