@@ -457,7 +457,7 @@ async fn the_aurae_service_refuses_alike() {
         let request = allocate(&|cell| cell.memory = Some(memory));
         refused(cells.allocate(request).await, INVALID, "memory");
     }
-    for list in ["", "x", &"9".repeat(1 << 20)] {
+    for list in ["x", ",", &"9".repeat(1 << 20)] {
         let cpuset = later::CpusetController {
             cpus: Some(list.to_owned()),
             mems: None,

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{EventsRequest, LogsRequest};
-use mainstay_api::runtime::{Cell, CellLimits, ExecutableState, ExecutableStatus};
+use mainstay_api::runtime::{
+    Cell, CellLimits, Executable, ExecutableState, ExecutableStatus, StartCellRequest, TerminalSize,
+};
 use mainstay_testkit::{TestNode, binary, older_binary, require, soon};
 
 use super::cell_node::CellNode;
@@ -39,6 +41,48 @@ async fn an_older_build_adopts_cells_of_todays_stopped_daemon() {
 async fn an_older_build_adopts_cells_of_todays_killed_daemon() {
     require!(Root, OlderBuild);
     take_over_and_back(&binary(), &older_binary(), Shutdown::Kill).await;
+}
+
+/// The shim of a cell stays of the build that forked it.
+#[tokio::test]
+async fn a_shim_of_an_older_build_refuses_a_standard_input_and_a_terminal() {
+    require!(Root, OlderBuild);
+    let older = older_binary();
+    let test = CellNode::start_as("older-shim", TestNode::builder().program(&older));
+    test.allocate("web", &[]).await;
+    test.start_in("web", "nap", "sleep 1000").await;
+    let pipe = test.node.scratch().join("unused");
+    std::fs::write(&pipe, "").unwrap();
+    let test = test.replace(&binary(), Shutdown::Stop, &pipe);
+    let asks = |name: &str| Executable {
+        name: name.to_owned(),
+        command: "cat".to_owned(),
+        cell_name: "web".to_owned(),
+        ..Executable::default()
+    };
+    let stdin = Executable {
+        stdin: true,
+        ..asks("stdin")
+    };
+    let terminal = Executable {
+        terminal: Some(TerminalSize {
+            rows: 24,
+            columns: 80,
+        }),
+        ..asks("terminal")
+    };
+    for executable in [stdin, terminal] {
+        let executable = Some(executable);
+        let mut cells = test.cells().await;
+        let started = cells.start(StartCellRequest { executable }).await;
+        let status = started.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::FailedPrecondition, "{status}");
+        assert!(status.message().contains("earlier build"), "{status}");
+    }
+    // Without either, it starts as before.
+    let pid = test.start_in("web", "plain", "cat").await;
+    assert_eq!(test.output(pid, 0).await, []);
+    test.finish().await;
 }
 
 /// `first` starts cells, `second` adopts them, then `first` again, then `second` again.

@@ -194,7 +194,7 @@ pub enum Command {
     Containers(containers::Containers),
     Stats(stats::Stats),
     Restart(restart::Restart),
-    Run(run::Run),
+    Run(Box<run::Run>),
     #[command(subcommand)]
     Cell(cell::Cell),
     Ls(ls::Ls),

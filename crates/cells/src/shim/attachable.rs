@@ -22,7 +22,7 @@ const KEPT_OUTPUT_BYTES: usize = 1 << 20;
 /// The end-of-file character of a terminal.
 const EOF_CHARACTER: u8 = 4;
 
-/// What clients can attach to of one run.
+/// The standard input and the terminal of one run, for clients to attach to.
 pub(super) struct Attachable {
     /// The write end of its standard input, or the terminal; `None` once it is closed.
     input: Option<File>,

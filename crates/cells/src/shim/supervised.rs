@@ -26,7 +26,7 @@ pub(super) struct Supervised {
     pub(super) pid: Option<Pid>,
     pub(super) pipes: Vec<OutputPipe>,
     pub(super) log: LogWriter,
-    /// What clients can attach to, if anything.
+    /// Its standard input or terminal, if clients can attach to one.
     pub(super) attachable: Option<Attachable>,
     oom_kills: Option<OomKills>,
     /// The record on disk is stale.

@@ -51,8 +51,8 @@ pub async fn restart(
     Ok(Response::new(envelope(Restart { metadata: None })))
 }
 
-/// Restart of a cell's executable needs the role of its Start and Stop: whoever may not run a
-/// program in a cell may not run it again either.
+/// Checks the caller's role for a restart of a cell's executable, which needs that of Start and Stop:
+/// a caller that may not run a program in a cell may not run it again either.
 fn check_may_start_cells() -> Result<(), Status> {
     const START: &str = "/runtime.CellService/Start";
     let needs = rule(START).role;

@@ -15,7 +15,7 @@ use super::terminal;
 use crate::connection::Connection;
 use crate::failure::{Outcome, warn};
 
-/// What the command has in place of the program's standard streams.
+/// The standard input and the terminal of the command, for the program to use.
 pub(super) struct Attachment {
     pub(super) stdin: Option<Stdin>,
     /// Changes of the terminal's size, if the program runs on one.
