@@ -274,6 +274,19 @@ impl Starting<'_> {
     fn interpret(&self, reply: Reply) -> Result<ExecutableRecord, CellError> {
         let cell = || self.cell.name().clone();
         match reply {
+            // A shim of before versions ignores the version of a request, and has started it.
+            Reply::Started(record) if self.spec.is_attachable() && !record.spec.is_attachable() => {
+                let cgroup = executable_cgroup(self.cell.name(), &self.executable);
+                self.inner
+                    .cgroups()?
+                    .kill(&cgroup)
+                    .map_err(CellError::Cgroup)?;
+                self.inner.apply_record(self.cell, *record);
+                Err(CellError::EarlierShim {
+                    cell: cell(),
+                    what: "its protocol has no version".to_owned(),
+                })
+            }
             Reply::Started(record) => Ok(*record),
             Reply::Running => Err(self.running()),
             Reply::NotStarted { step, errno } => {
