@@ -290,4 +290,28 @@ mod tests {
         assert_eq!(mounted, ["/data", "/", "/odd"]);
         assert_eq!(shown[2].percent(), 0.0);
     }
+
+    #[test]
+    fn reserved_space_is_not_used_and_hidden_mounts_are_not_shown() {
+        let disk = MountStat {
+            filesystem: "/dev/sda".to_owned(),
+            size: 100,
+            free: 50,
+            available: 30,
+            mounted_on: "/".to_owned(),
+            r#type: "ext4".to_owned(),
+            ..MountStat::default()
+        };
+        let bound = MountStat {
+            mounted_on: "/bound".to_owned(),
+            hidden: true,
+            ..disk.clone()
+        };
+        let shown = mounts(Mounts {
+            metadata: None,
+            stats: vec![bound, disk],
+        });
+        assert_eq!(shown.len(), 1);
+        assert_eq!((shown[0].used, shown[0].percent()), (50, 62.5));
+    }
 }
