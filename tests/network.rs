@@ -271,10 +271,9 @@ fn the_commands_filter_and_print_json_and_yaml() {
     assert!(v4.contains("10.8.0.0/16") && !v4.contains("2001:db8"));
     assert!(!v4.contains(" local "), "{v4}");
     assert!(run(&["routes", "--all"]).contains(" local "));
-    assert_eq!(
-        row(&v4, "10.8.0.0/16")[2..6],
-        ["10.9.0.1", "link7", "77", "boot"]
-    );
+    let shown = row(&v4, "10.8.0.0/16");
+    let wanted = ["10.8.0.0/16", "10.9.0.1", "link7", "77", "boot"];
+    assert!(shown.windows(5).any(|words| words == wanted), "{v4}");
     let one = run(&["routes", "--table", "1000"]);
     assert_eq!(one.lines().count(), 2, "{one}");
     assert!(one.contains("blackhole"));

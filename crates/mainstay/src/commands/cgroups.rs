@@ -74,7 +74,7 @@ impl Cgroups {
             }
         }
         match global.output {
-            Format::Table => output::print(&table(answers))?,
+            Format::Table => output::print(&table(answers).to_string())?,
             format => output::print_answers(format, "mainstay.Cgroups", &answers)?,
         }
         client.finish()
@@ -127,7 +127,7 @@ fn parent(path: &str) -> &str {
     }
 }
 
-fn table(answers: Vec<Answer<NodeCgroups>>) -> String {
+fn table(answers: Vec<Answer<NodeCgroups>>) -> Table {
     let mut table = Table::new(&[
         "NODE", "CGROUP", "PROCS", "CPU", "MEMORY", "LIMIT", "PIDS", "READ", "WRITTEN", "CPU%",
         "MEM%", "IO%",
@@ -137,7 +137,7 @@ fn table(answers: Vec<Answer<NodeCgroups>>) -> String {
             table.row(row(&node, &cgroup));
         }
     }
-    table.to_string()
+    table
 }
 
 fn row(node: &str, cgroup: &Cgroup) -> Vec<String> {

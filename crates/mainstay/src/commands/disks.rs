@@ -45,14 +45,14 @@ impl Disks {
             }
         }
         match global.output {
-            Format::Table => output::print(&table(answers))?,
+            Format::Table => output::print(&table(answers).to_string())?,
             format => output::print_answers(format, "storage.Disks", &answers)?,
         }
         client.finish()
     }
 }
 
-fn table(answers: Vec<Answer<NodeDisks>>) -> String {
+fn table(answers: Vec<Answer<NodeDisks>>) -> Table {
     let mut table = Table::new(&[
         "NODE",
         "DEVICE",
@@ -90,7 +90,7 @@ fn table(answers: Vec<Answer<NodeDisks>>) -> String {
             }
         }
     }
-    table.to_string()
+    table
 }
 
 fn kind(disk: &Disk) -> &str {

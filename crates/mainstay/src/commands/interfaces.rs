@@ -47,13 +47,13 @@ impl Interfaces {
             }
         }
         match global.output {
-            Format::Table => output::print(&self.table(answers))?,
+            Format::Table => output::print(&self.table(answers).to_string())?,
             format => output::print_answers(format, "network.Interfaces", &answers)?,
         }
         client.finish()
     }
 
-    fn table(&self, answers: Vec<Answer<NodeInterfaces>>) -> String {
+    fn table(&self, answers: Vec<Answer<NodeInterfaces>>) -> Table {
         let mut header = vec!["NODE", "INDEX", "NAME", "STATE", "MTU", "MAC"];
         if self.statistics {
             header.extend(["RX", "RX PACKETS", "TX", "TX PACKETS", "ERRORS", "DROPPED"]);
@@ -65,7 +65,7 @@ impl Interfaces {
                 table.row(self.row(&node, interface));
             }
         }
-        table.to_string()
+        table
     }
 
     fn row(&self, node: &str, interface: Interface) -> Vec<String> {

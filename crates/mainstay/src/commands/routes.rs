@@ -56,7 +56,7 @@ impl Routes {
             answer.message.routes.retain(|route| self.shows(route));
         }
         match global.output {
-            Format::Table => output::print(&table(answers))?,
+            Format::Table => output::print(&table(answers).to_string())?,
             format => output::print_answers(format, "network.Routes", &answers)?,
         }
         client.finish()
@@ -76,7 +76,7 @@ impl Routes {
     }
 }
 
-fn table(answers: Vec<Answer<NodeRoutes>>) -> String {
+fn table(answers: Vec<Answer<NodeRoutes>>) -> Table {
     let mut table = Table::new(&[
         "NODE",
         "DESTINATION",
@@ -111,7 +111,7 @@ fn table(answers: Vec<Answer<NodeRoutes>>) -> String {
             }
         }
     }
-    table.to_string()
+    table
 }
 
 fn or_dash(text: String) -> String {

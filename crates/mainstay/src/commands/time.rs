@@ -52,14 +52,14 @@ impl Time {
             }
         };
         match global.output {
-            Format::Table => output::print(&table(answers))?,
+            Format::Table => output::print(&table(answers).to_string())?,
             format => output::print_answers(format, "time.Time", &answers)?,
         }
         client.finish()
     }
 }
 
-fn table(answers: Vec<Answer<NodeTime>>) -> String {
+fn table(answers: Vec<Answer<NodeTime>>) -> Table {
     let mut table = Table::new(&["NODE", "SERVER", "TIME", "SERVER TIME", "OFFSET", "KERNEL"]);
     for Answer { node, message } in answers {
         let server = match message.server.as_str() {
@@ -80,7 +80,7 @@ fn table(answers: Vec<Answer<NodeTime>>) -> String {
             },
         ]);
     }
-    table.to_string()
+    table
 }
 
 fn nothing() -> String {
