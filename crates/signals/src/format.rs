@@ -40,7 +40,7 @@ impl Field {
     }
 }
 
-/// Finds `field:int sig;	offset:8;	size:4;	signed:1;`.
+/// Finds a line such as `field:int sig; offset:8; size:4; signed:1;`, separated by tabs.
 fn field(text: &str, name: &str) -> Option<Field> {
     text.lines().find_map(|line| {
         let mut parts = line.trim().split(';').map(str::trim);

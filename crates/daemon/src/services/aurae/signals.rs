@@ -48,7 +48,7 @@ pub(super) async fn stream(
     engines: &Engines,
     request: GetPosixSignalsStreamRequest,
 ) -> Result<Answers<GetPosixSignalsStreamResponse>, Status> {
-    let cell = request.workload.map(of_cell).transpose()?;
+    let cell = request.workload.as_ref().map(of_cell).transpose()?;
     let slot = STREAMS.take(Requester::current()).map_err(|error| {
         Status::resource_exhausted(format!(
             "cannot stream signals once more: {error}; end one first"
@@ -83,7 +83,7 @@ pub(super) async fn stream(
     })))
 }
 
-fn of_cell(workload: Workload) -> Result<CellName, Status> {
+fn of_cell(workload: &Workload) -> Result<CellName, Status> {
     match WorkloadType::try_from(workload.workload_type) {
         Ok(WorkloadType::Cell) => cell_name(&workload.id),
         Ok(WorkloadType::PodSandbox | WorkloadType::Vm) => Err(Status::unimplemented(
