@@ -17,8 +17,8 @@ pub use peer::Peer;
 pub use running::RunningConfig;
 pub use settings::Settings;
 pub use values::{
-    BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, HiddenPath, LogLevel, MaxRole,
-    PeerAddress, PeerName, PodsAddress, Serial, SocketPath, Span,
+    BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, HiddenPath, LogLevel,
+    MaxRole, PeerAddress, PeerName, PodsAddress, Serial, SocketPath, Span,
 };
 
 /// Read when no `--config` is given and the file exists.

@@ -233,6 +233,8 @@ mod tests {
 
     fn mount(fs_type: &str, target: &Path, options: &str) -> Mount {
         Mount {
+            device: "0:1".to_owned(),
+            flags: "rw".to_owned(),
             root: PathBuf::from("/"),
             target: target.to_owned(),
             fs_type: fs_type.to_owned(),

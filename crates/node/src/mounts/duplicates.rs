@@ -95,6 +95,8 @@ mod tests {
 
     fn mount(source: &str, root: &str, target: &str, fs_type: &str) -> Mount {
         Mount {
+            device: "0:1".to_owned(),
+            flags: "rw".to_owned(),
             root: PathBuf::from(root),
             target: PathBuf::from(target),
             fs_type: fs_type.to_owned(),
