@@ -19,6 +19,7 @@ use super::{Inner, lock};
 use crate::cgroup::CgroupError;
 use crate::name::{CellName, ExecutableName};
 use crate::record;
+use crate::shim::INIT_NAME;
 
 /// Reads all records, and takes over what runs.
 pub(super) fn adopt(inner: &Inner, mut publisher: PublisherThread) -> io::Result<()> {
@@ -320,11 +321,9 @@ fn adopt_processes(inner: &Inner, cell: &Arc<Cell>) {
     }
 }
 
-/// Returns whether a process is PID 1 of a PID namespace below this one: the child of a shim, in the
-/// same cgroup.
-fn is_init(pid: Pid) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
-    let status = status.unwrap_or_default();
-    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    pids.is_some_and(|pids| pids.split_whitespace().count() > 1)
+/// Returns whether a process is PID 1 of a cell's PID namespace: the child of a shim, in the same
+/// cgroup. Shims of earlier builds were PID 1 themselves, under another name.
+pub(super) fn is_init(pid: Pid) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
+    name.is_ok_and(|name| name.trim_end().as_bytes() == INIT_NAME.to_bytes())
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 
 use mainstay_journal::Timestamp;
+use rustix::process::{Signal, pidfd_send_signal};
 use tokio::time::timeout;
 
+use super::adopt::is_init;
 use super::caller::Caller;
 use super::cell::{Cell, Phase};
 use super::cgroup_names::{SHIMS, shim_cgroup};
@@ -73,6 +76,10 @@ async fn dismantle(inner: &Arc<Inner>, caller: &Caller, cell: &Arc<Cell>) -> Res
     }
     if cell.shares(Namespace::Pid) {
         on_cell(inner, cell, reap).await?;
+    } else if let Some(init) = on_cell(inner, cell, kill_inside).await? {
+        // The kernel waits with its exit until the shim has reaped all others. Without the shim they
+        // would be zombies of PID 1 of the machine.
+        let _ = timeout(KILL_TIMEOUT, sys::until_exited(init)).await;
     }
     let cgroups = on_cell(inner, cell, kill).await?;
     let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
@@ -140,6 +147,21 @@ fn kill(inner: &Inner, cell: &Arc<Cell>) -> Result<Vec<String>, CellError> {
     let mut all = cgroups.children(name);
     all.push(shim);
     Ok(all)
+}
+
+/// Kills the executables and PID 1 of the cell's PID namespace, and returns the pidfd of the latter.
+fn kill_inside(inner: &Inner, cell: &Arc<Cell>) -> Result<Option<OwnedFd>, CellError> {
+    let cgroups = inner.cgroups()?;
+    let shim = cgroups.pidfds(&shim_cgroup(cell.name()));
+    let shim = shim.map_err(CellError::Cgroup)?;
+    let Some((_, init)) = shim.into_iter().find(|(pid, _)| is_init(*pid)) else {
+        return Ok(None);
+    };
+    let name = cell.name().as_str();
+    cgroups.kill(name).map_err(CellError::Cgroup)?;
+    // Fails if it has exited since.
+    let _ = pidfd_send_signal(&init, Signal::KILL);
+    Ok(Some(init))
 }
 
 /// The cgroups that have processes left.

@@ -3,6 +3,7 @@
 //! Processes inside see it, and with `SYS_PTRACE` may trace it and open what it has open. It
 //! therefore has no file descriptors, no capabilities and no path that is not the cell's own.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io::{self, PipeWriter, Read, Write};
 
@@ -17,6 +18,9 @@ use crate::sys::{self, Forked};
 
 /// The operation that failed, and its error.
 type Failure = (&'static str, io::Error);
+
+/// The name of the process, by which a daemon tells it from its shim.
+pub(crate) const INIT_NAME: &CStr = c"mainstay-init";
 
 /// The operations of the child, by the number that it reports.
 const OPERATIONS: [&str; 3] = ["start PID 1", "mount /proc", "limit its PIDs"];
@@ -86,7 +90,7 @@ fn prepare(spec: &ShimSpec) -> Result<(), (u8, io::Error)> {
     unsafe {
         sys::ignore_children();
     }
-    let _ = rustix::thread::set_name(c"mainstay-init");
+    let _ = rustix::thread::set_name(INIT_NAME);
     rustix::process::chdir("/").map_err(errno(0))?;
     if !spec.share.contains(&Namespace::Mount) {
         // A /proc that is writable for a moment: the limit of PIDs is set through it.

@@ -28,6 +28,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+pub(crate) use init::INIT_NAME;
 use rustix::process::DumpableBehavior;
 use serde::{Deserialize, Serialize};
 

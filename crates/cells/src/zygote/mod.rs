@@ -63,6 +63,8 @@ pub unsafe fn run() -> io::Result<()> {
     let _ = rustix::thread::set_name(c"mainstay-shims");
     // SAFETY: neither the caller nor this loop waits for children.
     unsafe { sys::ignore_children() };
+    // Children of a killed shim come here, and the kernel reaps them at once.
+    let _ = rustix::process::set_child_subreaper(Pid::from_raw(1));
     // Borrowed: each shim replaces its copy of standard input, which closes it there.
     let stdin = io::stdin();
     let daemon = stdin.as_fd();

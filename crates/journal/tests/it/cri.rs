@@ -48,6 +48,7 @@ fn a_line_of_another_format_is_its_own_text() {
             time: None,
             stream: Stream::Stdout,
             partial: false,
+            unterminated: false,
             text: line,
         };
         assert_eq!(parse_line(line), expected);
@@ -67,6 +68,6 @@ proptest! {
         let mut line = format!("{time} {} {} ", stream.as_str(), if partial { "P" } else { "F" })
             .into_bytes();
         line.extend_from_slice(&text);
-        prop_assert_eq!(parse_line(&line), Record { time: Some(time), stream, partial, text: &text });
+        prop_assert_eq!(parse_line(&line), Record { time: Some(time), stream, partial, unterminated: false, text: &text });
     }
 }
