@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use mainstay_testkit::{
-    CellClient, Sweeper, TestFleet, TestNode, WAIT_TIMEOUT, dead_address, require, wait_for_exit,
+    ANY_TARGET, CellClient, Sweeper, TestFleet, TestNode, WAIT_TIMEOUT, dead_address, require,
+    wait_for_exit,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
@@ -215,7 +216,7 @@ fn a_dead_node_costs_only_its_own_part() {
 
 #[test]
 fn without_any_answer_there_is_no_archive() {
-    let node = TestNode::start();
+    let node = TestNode::builder().config(ANY_TARGET).start();
     let dir = node.scratch().join("archives");
     std::fs::create_dir(&dir).unwrap();
     let dead = dead_address().to_string();

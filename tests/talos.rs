@@ -234,7 +234,7 @@ async fn errors_have_the_words_that_clients_match() {
 
 #[tokio::test]
 async fn a_node_that_fails_is_reported_with_the_code_before_the_text() {
-    let fleet = TestFleet::start(1);
+    let fleet = TestFleet::to_anywhere(1);
     let channel = fleet.nodes[0].connect().await;
     let (own, dead) = (fleet.names()[0].clone(), dead_address().to_string());
     let mut request = Request::new(Bytes::new());

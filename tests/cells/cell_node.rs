@@ -11,7 +11,7 @@ use super::model::traces::Traces;
 
 pub(super) struct CellNode {
     pub(super) node: TestNode,
-    traces: Traces,
+    pub(super) traces: Traces,
     // Declared last: cells outlive their node.
     sweeper: Sweeper,
 }

@@ -118,6 +118,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "mainstay serve",
         "the state directory is in use",
     ),
+    ("aer.md", "aer ", "a client of another project"),
     ("api.md", "grpcurl ", "run with real files in README.md"),
     (
         "containers.md",

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use mainstay_testkit::wait_until_exited;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 pub(in crate::cells) struct Traces {
@@ -61,6 +62,15 @@ impl Traces {
             })
         };
         (number("cpu.shares"), number("cpu.weight"))
+    }
+
+    /// Waits until every process in our cgroups has exited.
+    pub(in crate::cells) fn until_exited(&self) {
+        for (pid, description) in self.processes() {
+            if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) {
+                assert!(wait_until_exited(&pidfd), "still there: {description}");
+            }
+        }
     }
 
     pub(in crate::cells) fn assert_none(&self, state: &Path) {

@@ -425,8 +425,14 @@ async fn waiting_for_a_run_ends_with_its_cell() {
         test.cells.free(name("a"))
     );
     freed.unwrap();
-    assert_eq!(run.end.map(|end| end.status), Some(ExitStatus::Lost));
-    assert_eq!(test.events.ends_of("x", 1).await, [ExitStatus::Lost]);
+    // Whether the shim still records the exit before it is killed itself is open.
+    let killed = ExitStatus::Killed {
+        signal: 9,
+        oom_killed: false,
+    };
+    let status = run.end.unwrap().status;
+    assert!([killed, ExitStatus::Lost].contains(&status), "{status:?}");
+    assert_eq!(test.events.ends_of("x", 1).await, [status]);
     test.free_all().await;
 }
 

@@ -41,7 +41,7 @@ fn the_table_has_every_service() {
         ("os.OSService", 6),
         ("machine.MachineService", 36),
         ("observe.Observe", 2),
-        ("runtime.CellService", 5),
+        ("runtime.CellService", 6),
         ("aurae.cells.v0.CellService", 5),
         ("aurae.discovery.v0.DiscoveryService", 1),
         ("aurae.observe.v0.ObserveService", 3),
