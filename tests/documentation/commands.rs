@@ -120,6 +120,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
     ("aer.md", "aer ", "a client of another project"),
     ("api.md", "grpcurl ", "run with real files in README.md"),
+    ("cli.md", "mainstay cat '/srv/caf", "an example of a name"),
     (
         "containers.md",
         "mainstay containers",

@@ -222,9 +222,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn taking_from_any_bytes_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn taking_from_any_bytes_does_not_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = DaemonMessage::take(&mut bytes.clone());
-            let _ = ShimMessage::take(&mut bytes.clone());
+            let _ = ShimMessage::take(&mut bytes);
         }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct ShimFds {
     pub(crate) procs: Vec<OwnedFd>,
 }
 
-/// What a shim has of the host. No process inside its cell sees the shim.
+/// File descriptors of the host that a shim holds. No process inside its cell sees the shim.
 pub(crate) struct HostFds {
     /// A mount namespace that follows the host's, without the hidden directories.
     pub(crate) mounts: File,

@@ -1,4 +1,4 @@
-//! What no cell may see, wherever it is mounted: the node's state and the kernel's own file systems.
+//! Masks over paths that no cell may see, wherever they are mounted: the node's state and the kernel's own file systems.
 //!
 //! The places are found in the mount table, not by path alone: the same file system may be mounted
 //! in several places, and root in a cell may open every file it finds a path to.
@@ -42,7 +42,7 @@ const OF_THE_KERNEL: [&str; 16] = [
     "mqueue",
 ];
 
-/// What failed, and its error.
+/// The operation that failed, and its error.
 pub(crate) type Failure = (String, io::Error);
 
 /// Which mount namespace is masked.
