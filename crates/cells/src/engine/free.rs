@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
+use std::time::Duration;
 
 use mainstay_journal::Timestamp;
 use rustix::process::{Signal, pidfd_send_signal};
@@ -20,6 +21,9 @@ use crate::name::{CellName, ExecutableName};
 use crate::record::{ExitStatus, RunEnd};
 use crate::spec::Namespace;
 use crate::sys;
+
+/// How long a shim may take to reap its executables and to record their exits, before it is killed.
+const SHIM_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn free(
     inner: Arc<Inner>,
@@ -79,7 +83,16 @@ async fn dismantle(inner: &Arc<Inner>, caller: &Caller, cell: &Arc<Cell>) -> Res
     } else if let Some(init) = on_cell(inner, cell, kill_inside).await? {
         // The kernel waits with its exit until the shim has reaped all others. Without the shim they
         // would be zombies of PID 1 of the machine.
-        let _ = timeout(KILL_TIMEOUT, sys::until_exited(init)).await;
+        let _ = timeout(SHIM_EXIT_TIMEOUT, sys::until_exited(init)).await;
+        // It records the exits, and exits after PID 1 unless its disk is full.
+        let shim = cell
+            .state()
+            .shim
+            .as_ref()
+            .map(|shim| shim.pidfd.try_clone());
+        if let Some(Ok(shim)) = shim {
+            let _ = timeout(SHIM_EXIT_TIMEOUT, sys::until_exited(shim)).await;
+        }
     }
     let cgroups = on_cell(inner, cell, kill).await?;
     let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
