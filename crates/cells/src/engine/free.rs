@@ -23,7 +23,7 @@ use crate::spec::Namespace;
 use crate::sys;
 
 /// How long a shim may take to reap its executables and to record their exits, before it is killed.
-const SHIM_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+const SHIM_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn free(
     inner: Arc<Inner>,
