@@ -27,6 +27,9 @@ use crate::rpc::{Answers, Bounds, Slot, Slots, status};
 /// A client has its first message ready when it calls.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The task that passes input ends right after it has closed its half of the connection.
+const REASON_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Attachments of all executables.
 static ATTACHMENTS: Slots = Slots::new(Bounds {
     shared: 256,
@@ -75,7 +78,7 @@ pub(super) async fn attach(
             let input = tokio::spawn(pass_input(requests, writer));
             let attached = Attached {
                 reader,
-                input: Input(input),
+                input: Some(Input(input)),
                 _slot: slot,
             };
             let first = stream::once(future::ready(Ok(response(Response::Attached(start)))));
@@ -96,7 +99,8 @@ fn options(open: &AttachOpen) -> AttachOptions {
 /// An attachment whose messages are passed on. Dropping it detaches.
 struct Attached {
     reader: AttachmentReader,
-    input: Input,
+    /// `None` once the client sends nothing more.
+    input: Option<Input>,
     _slot: Slot,
 }
 
@@ -114,19 +118,20 @@ type Next = Option<(Result<AttachCellResponse, Status>, Option<Attached>)>;
 impl Attached {
     /// Returns the next message, and the attachment unless it was the last.
     async fn next(mut self) -> Next {
-        let mut client_is_done = self.input.0.is_finished();
         loop {
             let message = tokio::select! {
-                message = self.reader.next() => message,
-                done = &mut self.input.0, if !client_is_done => match done {
+                // First: a refused message closes the connection to the shim, which is then the
+                // consequence and not the reason.
+                biased;
+                done = until_done(&mut self.input) => match done {
                     // A client may send nothing more and go on reading.
-                    Ok(Ok(())) => {
-                        client_is_done = true;
+                    Ok(()) => {
+                        self.input = None;
                         continue;
                     }
-                    Ok(Err(status)) => return Some((Err(status), None)),
-                    Err(_) => return Some((Err(Status::internal("passing input failed")), None)),
+                    Err(status) => return Some((Err(status), None)),
                 },
+                message = self.reader.next() => message,
             };
             let message = match message {
                 Ok(Some(ShimMessage::Output { offset, data })) => {
@@ -139,11 +144,30 @@ impl Attached {
                     let status = Status::aborted("another call has taken over the standard input");
                     return Some((Err(status), None));
                 }
-                Ok(None) => return Some((Err(closed()), None)),
+                Ok(None) => {
+                    // The task that was refused may be about to say why.
+                    let refused = tokio::time::timeout(REASON_TIMEOUT, until_done(&mut self.input));
+                    let status = match refused.await {
+                        Ok(Err(status)) => status,
+                        _ => closed(),
+                    };
+                    return Some((Err(status), None));
+                }
                 Err(error) => return Some((Err(broken(&error)), None)),
             };
             return Some((Ok(response(message)), Some(self)));
         }
+    }
+}
+
+/// Resolves when the client sends nothing more, or something wrong; never after that.
+async fn until_done(input: &mut Option<Input>) -> Result<(), Status> {
+    match input {
+        Some(Input(input)) => match input.await {
+            Ok(done) => done,
+            Err(_) => Err(Status::internal("passing input failed")),
+        },
+        None => future::pending().await,
     }
 }
 
