@@ -10,7 +10,44 @@ use mainstay_testkit::{PrivateMounts, TestNode};
 use super::cell_node::CellNode;
 
 const STATE_KIB: u32 = 4096;
-const STDOUT: i32 = 1;
+const STDOUT: i32 = 0;
+const STDERR: i32 = 1;
+
+/// All output together leaves its share of the file system free, and the newest lines are there.
+#[tokio::test]
+async fn output_leaves_a_share_of_the_disk_free() {
+    const DISK_KIB: u32 = 64 * 1024;
+    let builder = TestNode::builder();
+    let mounts = PrivateMounts::tmpfs(&builder.state(), DISK_KIB);
+    let builder = builder.inside(mounts.namespace());
+    let test = CellNode::start_with("disk-share", builder, "log_keep_free = '50%'\n");
+    test.allocate("a", &[]).await;
+    // Before space is scarce: it stays.
+    let quiet = test.start_in("a", "quiet", "echo still here").await;
+    let noise = "sh -c 'yes 0123456789abcdef0123456789abcdef | head -c 19800000; echo the end'";
+    let mut pids = Vec::new();
+    for name in ["one", "two", "three"] {
+        pids.push(test.start_in("a", name, noise).await);
+    }
+    for (pid, name) in pids.into_iter().zip(["one", "two", "three"]) {
+        test.output(pid, STDERR).await;
+        let log = format!("a/{name}");
+        let last = test.node.cli().run(["logs", &log, "--tail", "1"]).ok();
+        assert_eq!(last.trim_end(), "the end");
+    }
+    let space = rustix::fs::statvfs(test.node.state()).unwrap();
+    // One more step of a writer fits between two looks at the disk.
+    let least = space.f_blocks / 2 - space.f_blocks / 8;
+    assert!(
+        space.f_bavail >= least,
+        "{} of {}",
+        space.f_bavail,
+        space.f_blocks
+    );
+    let lines = test.output(quiet, STDOUT).await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    test.finish().await;
+}
 
 /// Takes all the room there is.
 fn fill(directory: &Path) -> PathBuf {

@@ -34,7 +34,7 @@ mod watch_thread;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -73,6 +73,8 @@ pub struct Settings {
     pub zygote: ZygoteCommand,
     /// Log sizes of each executable.
     pub logs: LogLimits,
+    /// The share of the file system, in percent, that logs leave free; 0 for none.
+    pub logs_keep_free: u8,
     /// The default time between the first signal of a Stop and SIGKILL.
     pub grace: Duration,
     /// The first host UID that user namespaces of cells map to, and the number of UIDs.
@@ -103,6 +105,7 @@ pub struct Cells(Arc<Inner>);
 struct Inner {
     grace: Mutex<Duration>,
     logs_limits: Mutex<LogLimits>,
+    logs_keep_free: AtomicU8,
     users: UserRange,
     user_namespace: bool,
     default_pids: Option<u32>,
@@ -151,6 +154,7 @@ impl Cells {
         let inner = Arc::new(Inner {
             grace: Mutex::new(settings.grace),
             logs_limits: Mutex::new(settings.logs),
+            logs_keep_free: AtomicU8::new(settings.logs_keep_free),
             users: UserRange {
                 first: settings.uid_range.0,
                 count: settings.uid_range.1,
@@ -180,8 +184,10 @@ impl Cells {
         *lock(&self.0.grace) = grace;
     }
 
-    pub fn set_log_limits(&self, limits: LogLimits) {
+    /// Changes the limits of logs, for executables started from now on.
+    pub fn set_log_limits(&self, limits: LogLimits, keep_free: u8) {
         *lock(&self.0.logs_limits) = limits;
+        self.0.logs_keep_free.store(keep_free, Ordering::Relaxed);
     }
 
     pub async fn allocate(&self, cell: CellName, spec: CellSpec) -> Result<Allocated, CellError> {

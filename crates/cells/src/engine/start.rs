@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::caller::Caller;
@@ -151,6 +152,7 @@ impl Starting<'_> {
             program,
             log_file_bytes: limits.file_bytes,
             log_total_bytes: limits.total_bytes,
+            log_keep_free: self.inner.logs_keep_free.load(Ordering::Relaxed),
             unified: entry.unified.is_some(),
             procs: entry.procs.len(),
             counts_memory_kills: oom_kills.is_some(),

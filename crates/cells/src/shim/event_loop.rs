@@ -259,6 +259,7 @@ impl EventLoop<'_> {
             None => opened.insert(self.open_log(&name, limits)?),
         };
         log.set_limits(limits);
+        log.keep_free(request.log_keep_free);
         let started = start_time_after(log.last_time());
         let spawned = match self.spawn(&request, fds) {
             Ok(spawned) => spawned,

@@ -82,6 +82,9 @@ pub(crate) struct StartRequest {
     pub(crate) program: Program,
     pub(crate) log_file_bytes: u64,
     pub(crate) log_total_bytes: u64,
+    /// The share of the file system, in percent, that logs leave free. Older daemons send none.
+    #[serde(default)]
+    pub(crate) log_keep_free: u8,
     pub(crate) unified: bool,
     pub(crate) procs: usize,
     pub(crate) counts_memory_kills: bool,

@@ -145,6 +145,7 @@ impl TestCells {
             cgroup: format!("mainstay-test-{}-{name}", std::process::id()),
             layout: Some(layout),
             zygote,
+            logs_keep_free: 0,
             logs: LogLimits {
                 file_bytes: 64 << 20,
                 total_bytes: 4 << 30,

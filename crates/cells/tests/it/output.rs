@@ -40,10 +40,13 @@ fn numbers(count: usize) -> String {
 #[tokio::test]
 async fn unread_output_neither_blocks_nor_grows_memory() {
     let test = TestCells::new("flood");
-    test.cells.set_log_limits(LogLimits {
-        file_bytes: 4 << 20,
-        total_bytes: 16 << 20,
-    });
+    test.cells.set_log_limits(
+        LogLimits {
+            file_bytes: 4 << 20,
+            total_bytes: 16 << 20,
+        },
+        0,
+    );
     test.allocate("a").await;
     for (executable, script, bytes) in [
         ("endless", "head -c $BYTES /dev/zero", 256 << 20),

@@ -18,7 +18,7 @@ pub use running::RunningConfig;
 pub use settings::Settings;
 pub use values::{
     BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, HiddenPath, LogLevel,
-    MaxRole, PeerAddress, PeerName, PodsAddress, Serial, SocketPath, Span,
+    MaxRole, PeerAddress, PeerName, Percent, PodsAddress, Serial, SocketPath, Span,
 };
 
 /// Read when no `--config` is given and the file exists.

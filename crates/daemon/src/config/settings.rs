@@ -155,6 +155,8 @@ mod tests {
             ("[cells]\ncgroup = '../x'", 2, "../x"),
             ("[cells]\nusers = 0", 2, "zero"),
             ("[cells]\nstop_grace = 'never'", 2, "never"),
+            ("[cells]\nlog_keep_free = '91%'", 2, "91%"),
+            ("[cells]\nlog_keep_free = '-1%'", 2, "-1%"),
             ("[compatibility]\naurae = 'yes'", 2, "yes"),
             ("state = 7", 1, "7"),
         ] {

@@ -69,6 +69,25 @@ impl FromStr for ByteSize {
     }
 }
 
+/// A share in percent: `10%`. At most 90, so that something is left for the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Percent(pub u8);
+
+impl FromStr for Percent {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let number = text
+            .strip_suffix('%')
+            .and_then(|number| number.parse().ok());
+        number
+            .filter(|percent| *percent <= 90)
+            .map(Self)
+            .ok_or_else(|| BadValue(format!("\"{text}\" is not a share; write 0% to 90%")))
+    }
+}
+
 /// The address of the read-only pods service for original clients. It authenticates nobody, so
 /// only a loopback address is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -328,6 +347,12 @@ impl fmt::Display for Span {
     }
 }
 
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -400,6 +425,7 @@ macro_rules! as_text {
 }
 as_text!(
     Span,
+    Percent,
     ByteSize,
     PodsAddress,
     CertificateName,

@@ -19,6 +19,7 @@ mod file_end;
 mod files;
 mod follow;
 mod foreign;
+mod free_space;
 mod limits;
 mod lines;
 mod query;

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use super::directory::LogDirectory;
 use super::error::LogError;
 use super::file_end::FileEnd;
+use super::free_space::{FreeSpace, SCARCE_LIMITS};
 use super::limits::{LogLimits, LogRetention};
 use crate::Timestamp;
 use crate::cri::{Stream, write_line, write_unterminated};
@@ -37,6 +38,7 @@ pub struct LogWriter {
     recreates: bool,
     limits: LogLimits,
     retention: Option<LogRetention>,
+    free_space: FreeSpace,
     /// The newest generation, being written; there is none before the first line.
     file: Option<File>,
     generation: u64,
@@ -108,6 +110,7 @@ impl LogWriter {
             recreates: false,
             limits,
             retention,
+            free_space: FreeSpace::default(),
             generation,
             file_bytes,
             older: generations,
@@ -129,6 +132,12 @@ impl LogWriter {
     pub fn recreate_deleted(mut self) -> Self {
         self.recreates = true;
         self
+    }
+
+    /// Keeps this share of the file system free, in percent; 0 for none. While there is less, only the
+    /// newest lines are kept ([`SCARCE_LIMITS`]).
+    pub fn keep_free(&mut self, percent: u8) {
+        self.free_space.percent = percent;
     }
 
     /// Writes one line without its newline; text with newlines becomes several lines.
@@ -249,7 +258,10 @@ impl LogWriter {
             if self.recreates && self.is_deleted() {
                 self.recreate();
             }
-            let full = self.file_bytes + as_u64(lines.len()) > self.limits.file_bytes;
+            if let Some(file) = &self.file {
+                self.free_space.wrote(file, as_u64(lines.len()));
+            }
+            let full = self.file_bytes + as_u64(lines.len()) > self.limits().file_bytes;
             if self.file.is_none() || full && self.file_bytes > 0 {
                 self.start_generation()?;
             }
@@ -261,6 +273,17 @@ impl LogWriter {
             self.link_stale = self.directory.link_current(self.generation).is_err();
         }
         Ok(())
+    }
+
+    /// The limits in force: tighter ones while the file system has little space left.
+    fn limits(&self) -> LogLimits {
+        if !self.free_space.is_scarce {
+            return self.limits;
+        }
+        LogLimits {
+            file_bytes: self.limits.file_bytes.min(SCARCE_LIMITS.file_bytes),
+            total_bytes: self.limits.total_bytes.min(SCARCE_LIMITS.total_bytes),
+        }
     }
 
     fn is_deleted(&self) -> bool {
@@ -382,10 +405,10 @@ impl LogWriter {
     fn is_due(&self, oldest: &Older, total: u64) -> bool {
         match self.retention {
             Some(retention) if total <= retention.max_bytes => {
-                total > self.limits.total_bytes && !self.is_young(oldest)
+                total > self.limits().total_bytes && !self.is_young(oldest)
             }
             Some(_) => true,
-            None => total > self.limits.total_bytes,
+            None => total > self.limits().total_bytes,
         }
     }
 

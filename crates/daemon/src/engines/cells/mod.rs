@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
 use super::{BuildError, Startup};
-use crate::config::{ByteSize, CgroupName, Config, DEFAULT_STATE, HiddenPath, Span};
+use crate::config::{ByteSize, CgroupName, Config, DEFAULT_STATE, HiddenPath, Percent, Span};
 use events::CellsToEvents;
 
 pub const RESTART_KEYS: &[&str] = &[
@@ -35,6 +35,8 @@ pub struct CellsSection {
     pub stop_grace: Span,
     pub log_file_size: ByteSize,
     pub log_total_size: ByteSize,
+    /// The share of the file system that all logs together leave free.
+    pub log_keep_free: Percent,
     /// 0 is unlimited.
     pub default_pids: u32,
     pub hidden_paths: Vec<HiddenPath>,
@@ -50,6 +52,7 @@ impl Default for CellsSection {
             stop_grace: Span(Duration::from_secs(10)),
             log_file_size: ByteSize(64 << 20),
             log_total_size: ByteSize(2 << 30),
+            log_keep_free: Percent(10),
             default_pids: 4096,
             hidden_paths: Vec::new(),
             user_namespace: false,
@@ -113,6 +116,7 @@ pub async fn build(startup: Startup<'_>, journal: &Journal) -> Result<Cells, Bui
         layout: None,
         zygote: ZygoteCommand::default(),
         logs: section.log_limits(),
+        logs_keep_free: section.log_keep_free.0,
         grace: section.stop_grace.0,
         uid_range: (section.first_user, section.users.get()),
         user_namespace: section.user_namespace,
@@ -125,7 +129,7 @@ pub async fn build(startup: Startup<'_>, journal: &Journal) -> Result<Cells, Bui
 pub fn reload(cells: &Cells, _: &Config, new: &Config) {
     let section = &new.settings.cells;
     cells.set_grace(section.stop_grace.0);
-    cells.set_log_limits(section.log_limits());
+    cells.set_log_limits(section.log_limits(), section.log_keep_free.0);
 }
 
 /// Cells run on without the daemon; the next one adopts them.
