@@ -65,6 +65,7 @@ mod tests {
             cgroup: format!("mainstay-test-{}-freed-cell", std::process::id()),
             layout: None,
             zygote: ZygoteCommand::default(),
+            logs_keep_free: 0,
             logs: LogLimits {
                 file_bytes: 1 << 20,
                 total_bytes: 1 << 20,

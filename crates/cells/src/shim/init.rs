@@ -6,13 +6,15 @@
 use std::ffi::CStr;
 use std::fs;
 use std::io::{self, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::event::poll;
 use rustix::process::{DumpableBehavior, Pid, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::{ShimSpec, isolate};
+use super::{HostFds, ShimSpec, isolate};
 use crate::spec::Namespace;
 use crate::sys::{self, Forked};
 
@@ -26,7 +28,7 @@ pub(crate) const INIT_NAME: &CStr = c"mainstay-init";
 const OPERATIONS: [&str; 3] = ["start PID 1", "mount /proc", "limit its PIDs"];
 
 /// Creates the PID namespace of all further children of this process, and its PID 1.
-pub(super) fn start(spec: &ShimSpec) -> Result<Pid, Failure> {
+pub(super) fn start(spec: &ShimSpec, host: &HostFds) -> Result<Pid, Failure> {
     let failed = |error: io::Error| (OPERATIONS[0], error);
     unshare(CloneFlags::CLONE_NEWPID).map_err(|errno| failed(errno.into()))?;
     let (mut reports, report) = io::pipe().map_err(failed)?;
@@ -35,7 +37,7 @@ pub(super) fn start(spec: &ShimSpec) -> Result<Pid, Failure> {
     let forked = unsafe { sys::fork_into(0, None) }.map_err(failed)?;
     let Forked::Parent { pid, .. } = forked else {
         drop(reports);
-        run(spec, report)
+        run(spec, host, report)
     };
     drop(report);
     let mut reported = Vec::new();
@@ -57,8 +59,8 @@ pub(super) fn start(spec: &ShimSpec) -> Result<Pid, Failure> {
 }
 
 /// Runs PID 1, until the shim exits.
-fn run(spec: &ShimSpec, mut report: PipeWriter) -> ! {
-    let prepared = prepare(spec);
+fn run(spec: &ShimSpec, host: &HostFds, mut report: PipeWriter) -> ! {
+    let prepared = prepare(spec, host);
     let (operation, errno) = match &prepared {
         Ok(()) => (0, 0),
         Err((operation, error)) => (*operation, error.raw_os_error().unwrap_or(libc::EIO)),
@@ -82,7 +84,7 @@ fn run(spec: &ShimSpec, mut report: PipeWriter) -> ! {
     }
 }
 
-fn prepare(spec: &ShimSpec) -> Result<(), (u8, io::Error)> {
+fn prepare(spec: &ShimSpec, host: &HostFds) -> Result<(), (u8, io::Error)> {
     let failed = |operation: u8| move |error: io::Error| (operation, error);
     let errno = |operation: u8| move |errno: rustix::io::Errno| (operation, errno.into());
     // SAFETY: this process waits for no child.
@@ -94,12 +96,16 @@ fn prepare(spec: &ShimSpec) -> Result<(), (u8, io::Error)> {
     rustix::process::chdir("/").map_err(errno(0))?;
     if !spec.share.contains(&Namespace::Mount) {
         // A /proc that is writable for a moment: the limit of PIDs is set through it.
-        isolate::mount_proc(|| set_pid_max(spec)).map_err(|(limit, error)| {
-            let operation = if limit { 2 } else { 1 };
-            failed(operation)(error)
-        })?;
+        isolate::mount_proc(|| set_pid_max(spec, Path::new("/proc"))).map_err(
+            |(limit, error)| {
+                let operation = if limit { 2 } else { 1 };
+                failed(operation)(error)
+            },
+        )?;
     } else {
-        set_pid_max(spec).map_err(failed(2))?;
+        // The host's /proc is read-only in these mounts. The limit is that of the writer's namespace.
+        let proc = format!("/proc/self/fd/{}", host.proc.as_raw_fd());
+        set_pid_max(spec, Path::new(&proc)).map_err(failed(2))?;
     }
     rustix::thread::set_no_new_privs(true).map_err(errno(0))?;
     let none = CapabilitySets {
@@ -115,9 +121,9 @@ fn prepare(spec: &ShimSpec) -> Result<(), (u8, io::Error)> {
 
 /// Limits the PIDs of this namespace. Only where the kernel has a limit per namespace: before Linux
 /// 6.14 this would change the machine's.
-fn set_pid_max(spec: &ShimSpec) -> io::Result<()> {
+fn set_pid_max(spec: &ShimSpec, proc: &Path) -> io::Result<()> {
     match spec.pid_max {
-        Some(max) => fs::write("/proc/sys/kernel/pid_max", max.to_string()),
+        Some(max) => fs::write(proc.join("sys/kernel/pid_max"), max.to_string()),
         None => Ok(()),
     }
 }

@@ -76,7 +76,8 @@ pub(super) fn mount_proc(change: impl FnOnce() -> io::Result<()>) -> Result<(), 
     restrict_proc().map_err(|error| (false, error))
 }
 
-fn restrict_proc() -> io::Result<()> {
+/// Makes the host-wide parts of `/proc` read-only.
+pub(crate) fn restrict_proc() -> io::Result<()> {
     for (path, c_path) in HOST_WIDE_PROC {
         match mount_bind(path, path) {
             // Not every kernel has all of them.

@@ -29,6 +29,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 pub(crate) use init::INIT_NAME;
+pub(crate) use isolate::restrict_proc;
 use rustix::process::DumpableBehavior;
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +146,7 @@ pub(crate) unsafe fn run(spec: &ShimSpec, fds: ShimFds, host: &HostFds) -> io::R
     }
     let own_pids = !spec.share.contains(&Namespace::Pid);
     let isolated = isolate::isolate(spec, host).and_then(|()| match own_pids {
-        true => init::start(spec).map(Some),
+        true => init::start(spec, host).map(Some),
         false => Ok(None),
     });
     // Paths below it lead to the shim's own file descriptors and to processes by their host PIDs,

@@ -19,7 +19,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::HiddenPaths;
 use super::masks::{Failure, Masks, View};
-use crate::shim::HostFds;
+use crate::shim::{HostFds, restrict_proc};
 use crate::sys::{self, MountRestriction};
 
 /// Of the calling thread: namespaces belong to threads.
@@ -73,6 +73,7 @@ impl CellMounts {
             }
         }
         self.host.masks.apply(View::Host)?;
+        restrict_proc().map_err(|error| ("restrict /proc".to_owned(), error))?;
         self.host.mounts = File::open(OWN_NAMESPACE)
             .map_err(|error| ("open the mount namespace".to_owned(), error))?;
         new_namespace()?;

@@ -50,7 +50,8 @@ pub(crate) type Failure = (String, io::Error);
 pub(crate) enum View {
     /// The one of a cell of its own.
     Cell,
-    /// The host's, as cells see it that share it: only hidden directories differ.
+    /// The host's, as cells see it that share it: the hidden directories are, and what changes the
+    /// machine or a cell's limits is read-only.
     Host,
 }
 
@@ -101,9 +102,10 @@ impl Masks {
         let mut masks = Vec::new();
         let visible = visible(table);
         for mount in visible.values() {
-            if view == View::Cell {
-                masks.extend(self.of_mount(mount));
-            }
+            masks.extend(match view {
+                View::Cell => self.of_mount(mount),
+                View::Host => of_shared_mount(mount),
+            });
             for hidden in &self.hidden {
                 let at = hidden.seen_through(mount);
                 let is_new = |at: &PathBuf| {
@@ -136,6 +138,15 @@ impl Masks {
             .any(|dir| at.starts_with(dir));
         (devices && elsewhere).then(|| Mask::NoDevices(at.clone()))
     }
+}
+
+/// The mask of a mount for a cell that shares the mounts of the host. Through cgroups it could raise
+/// its own limits, through the others change the machine.
+fn of_shared_mount(mount: &Mount) -> Option<Mask> {
+    let kind = mount.fs_type.as_str();
+    let changes_the_machine = OF_THE_KERNEL.contains(&kind) && !["proc", "mqueue"].contains(&kind);
+    let masked = changes_the_machine && !mount.has_flag("ro");
+    masked.then(|| Mask::ReadOnly(mount.target.clone()))
 }
 
 impl HiddenDirectory {
@@ -289,12 +300,14 @@ mod tests {
         ];
         assert_eq!(sorted(found), sorted(expected.into()));
         let found = masks.of(&table, View::Host, |_| true);
-        let only_state = [
+        let expected = [
+            Mask::ReadOnly("/sys".into()),
+            Mask::ReadOnly("/srv/root/kernel".into()),
             hide("/var/lib/node"),
             hide("/mnt/var/lib/node"),
             hide("/mnt/keys"),
         ];
-        assert_eq!(sorted(found), sorted(only_state.into()));
+        assert_eq!(sorted(found), sorted(expected.into()));
     }
 
     #[test]

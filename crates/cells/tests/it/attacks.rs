@@ -251,6 +251,25 @@ async fn a_cell_with_the_mounts_and_processes_of_the_host_does_not_see_the_state
 }
 
 #[tokio::test]
+async fn a_cell_with_the_mounts_of_the_host_changes_neither_its_limits_nor_the_machine() {
+    let test = TestCells::new("shared-limits");
+    let share = [Namespace::Pid, Namespace::Mount, Namespace::Ipc];
+    for share in [&share[..], &[Namespace::Mount]] {
+        let spec = CellSpec {
+            share: share.iter().copied().collect(),
+            ..CellSpec::default()
+        };
+        test.allocate_as("a", spec).await;
+        let script = "for path in /proc/sys/kernel/core_pattern /proc/sysrq-trigger \
+             $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do \
+             if [ -w $path ]; then echo writable: $path; fi; done; echo done";
+        assert_eq!(test.says("a", &format!("sh -c '{script}'")).await, "done\n");
+        test.cells.free("a".parse().unwrap()).await.unwrap();
+    }
+    test.free_all().await;
+}
+
+#[tokio::test]
 async fn a_fork_bomb_in_a_cell_without_limits_is_bounded() {
     crate::harness::on_every_kind("default-pids", async |mut test| {
         test.reopen_with(|settings| settings.default_pids = Some(400));

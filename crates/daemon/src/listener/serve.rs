@@ -196,9 +196,19 @@ impl Server {
         if let Some(ticket) = self.connections.admit(client.clone(), standing) {
             let server = self.clone();
             if let Accept::Aurae(_, acceptor) = from {
-                let (peer, acceptor) = ("unix".to_owned(), acceptor.clone());
-                self.tracker
-                    .spawn(server.tls(stream, peer, client, ticket, acceptor));
+                let acceptor = acceptor.clone();
+                self.tracker.spawn(async move {
+                    // A key that root inside a cell finds must not lead out of the cell.
+                    if server.is_inside_cell(peer).await {
+                        info!(
+                            uid = peer.uid(),
+                            "connection refused: it comes from inside a cell"
+                        );
+                        return;
+                    }
+                    let from = "unix".to_owned();
+                    server.tls(stream, from, client, ticket, acceptor).await;
+                });
                 return;
             }
             self.tracker.spawn(async move {
@@ -212,15 +222,19 @@ impl Server {
 
     /// Identifies the peer of the unix socket by its kernel credentials.
     async fn local_caller(&self, peer: UCred) -> Caller {
-        let cells = self.cells.clone();
-        // A PID of 0 is outside our PID namespace, and so in no cell.
-        let pid = peer.pid().filter(|pid| *pid != 0);
-        let inside = tokio::task::spawn_blocking(move || pid.is_some_and(|pid| cells.owns(pid)));
-        if inside.await.unwrap_or(true) {
+        if self.is_inside_cell(peer).await {
             Caller::inside_cell(peer.uid())
         } else {
             Caller::from_uid(peer.uid(), self.own_uid)
         }
+    }
+
+    async fn is_inside_cell(&self, peer: UCred) -> bool {
+        let cells = self.cells.clone();
+        // A PID of 0 is outside our PID namespace, and so in no cell.
+        let pid = peer.pid().filter(|pid| *pid != 0);
+        let inside = tokio::task::spawn_blocking(move || pid.is_some_and(|pid| cells.owns(pid)));
+        inside.await.unwrap_or(true)
     }
 
     /// Serves a connection whose caller is identified by a certificate. It counts for `client`

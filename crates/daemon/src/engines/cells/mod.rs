@@ -89,6 +89,11 @@ impl CellsSection {
             .flatten()
             .map(|config| config.join("mainstay"))
             .collect();
+        // Where clients of Aurae keep theirs.
+        let homes = [absolute("HOME"), Some("/root".into())];
+        let homes = homes.into_iter().flatten();
+        hidden.extend(homes.map(|home| home.join(".aurae")));
+        hidden.push("/etc/aurae".into());
         hidden.extend(self.hidden_paths.iter().map(|path| path.0.clone()));
         hidden.sort();
         hidden.dedup();
