@@ -145,7 +145,11 @@ impl Attachable {
             if !attachment.unsent.is_empty() {
                 events |= PollFlags::OUT;
             }
-            fds.push(PollFd::new(&attachment.stream, events));
+            // A hang-up is reported even if nothing is asked for: one that cannot be handled before
+            // there is room would be reported again at once, for ever.
+            if !events.is_empty() {
+                fds.push(PollFd::new(&attachment.stream, events));
+            }
         }
     }
 
@@ -335,5 +339,52 @@ impl Attachment {
             return true;
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{Timespec, poll};
+
+    use super::*;
+    use crate::shim::output_pipe::input_pipe;
+    use crate::shim::protocol::VERSION;
+
+    /// The number of file descriptors that a wait would return at once.
+    fn ready(attachable: &Attachable) -> usize {
+        let mut fds = Vec::new();
+        attachable.poll_fds(&mut fds);
+        poll(&mut fds, Some(&Timespec::default())).unwrap()
+    }
+
+    #[test]
+    fn a_client_that_hangs_up_while_its_stdin_waits_causes_no_busy_loop() {
+        let (mut reader, writer) = input_pipe().unwrap();
+        let mut attachable = Attachable::of_pipe(writer);
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        let request = AttachRequest {
+            version: VERSION,
+            name: "x".parse().unwrap(),
+            started: 0,
+            output_offset: 0,
+            stdin: true,
+        };
+        attachable.attach(stream, &request);
+        let mut buffer = vec![0; MAX_DATA_BYTES];
+        let mut offset = 0;
+        while attachable.has_room() {
+            let data = vec![0; MAX_DATA_BYTES];
+            let message = DaemonMessage::Stdin { offset, data };
+            client.write_all(&message.encode()).unwrap();
+            offset += MAX_DATA_BYTES as u64;
+            attachable.serve(false, &mut buffer);
+        }
+        drop(client);
+        assert_eq!(ready(&attachable), 0);
+        // The hang-up is noticed as soon as the executable reads.
+        while !attachable.attachments.is_empty() {
+            assert!(reader.read(&mut buffer).unwrap() > 0);
+            attachable.serve(false, &mut buffer);
+        }
     }
 }
