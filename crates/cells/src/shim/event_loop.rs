@@ -88,16 +88,15 @@ impl EventLoop<'_> {
                 // Retried after a while.
                 let _ = executable.save(&self.records, &self.spec.cell);
             }
-            if self.init_exited.get() {
-                // Nothing can be forked into the namespace any more; the daemon starts a new shim.
-                if executables.values().all(Supervised::has_ended) {
-                    return Ok(());
-                }
-            } else if ready.control {
+            if ready.control {
                 self.serve(&mut executables, &mut buffer);
             }
             for executable in executables.values_mut() {
                 executable.serve_attachments(&mut buffer);
+            }
+            // Nothing can be forked into the namespace any more; the daemon starts a new shim.
+            if self.init_exited.get() && executables.values().all(Supervised::has_ended) {
+                return Ok(());
             }
             forget_oldest_outputs(&mut executables);
             executables.retain(|_, executable| !executable.is_finished());
@@ -162,6 +161,8 @@ impl EventLoop<'_> {
         // The earlier run of that name may have exited a moment ago.
         self.reap(executables, buffer);
         let reply = match request {
+            // The daemon waits for the exit of this shim, and sends it to a new one.
+            Request::Start(_) if self.init_exited.get() => return,
             Request::Start(request) => match self.start(*request, fds, executables) {
                 Ok(record) => Reply::Started(Box::new(record)),
                 Err(reply) => reply,
@@ -410,7 +411,7 @@ fn forget_oldest_outputs(executables: &mut Executables) {
     const MAX_ENDED: usize = 8;
     let mut ended: Vec<&mut Supervised> = executables
         .values_mut()
-        .filter(|one| one.has_ended())
+        .filter(|one| one.has_ended() && one.attachable.is_some())
         .collect();
     let surplus = ended.len().saturating_sub(MAX_ENDED);
     if surplus == 0 {
