@@ -97,6 +97,27 @@ pub(crate) unsafe fn close_inherited() -> io::Result<()> {
     check(done)
 }
 
+/// Closes all file descriptors above 2 but these.
+///
+/// # Safety
+///
+/// As for [`close_inherited`], for all descriptors that are not in `kept`.
+pub(crate) unsafe fn close_all_but(kept: &mut [BorrowedFd<'_>]) -> io::Result<()> {
+    const FIRST: u32 = 3;
+    kept.sort_by_key(AsRawFd::as_raw_fd);
+    let mut first = FIRST;
+    for fd in kept {
+        let kept = fd.as_raw_fd().cast_unsigned();
+        if kept > first {
+            // SAFETY: the caller guarantees that nothing owns a descriptor in the range.
+            check(unsafe { libc::close_range(first, kept - 1, 0) })?;
+        }
+        first = first.max(kept + 1);
+    }
+    // SAFETY: as above.
+    check(unsafe { libc::close_range(first, u32::MAX, 0) })
+}
+
 /// Resets all signals to their default action, and blocks none.
 ///
 /// # Safety

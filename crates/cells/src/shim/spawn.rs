@@ -56,7 +56,10 @@ pub(super) fn spawn(program: &Program, fds: ChildFds) -> Result<Pid, Failure> {
     let forked = unsafe { sys::fork_into(namespaces, into) }.map_err(failed(Step::Fork))?;
     let Forked::Parent { pid, .. } = forked else {
         drop((failures, release));
-        let (step, error) = exec_in_child(program, &strings, fds, held);
+        let (step, error) = match leave_shim(&fds, &held, &report) {
+            Ok(()) => exec_in_child(program, &strings, fds, held),
+            Err(error) => (Step::Fork, error),
+        };
         report_failure(report, step, &error);
         sys::exit_now(127)
     };
@@ -103,6 +106,26 @@ impl ExecStrings {
             working_directory: CString::new(program.working_directory.as_str())?,
         })
     }
+}
+
+/// Gives up the file descriptors and the working directory of the shim, first of all: the child is
+/// visible inside the cell, and until its exec a process with `SYS_PTRACE` could open them.
+fn leave_shim(fds: &ChildFds, held: &PipeReader, report: &PipeWriter) -> io::Result<()> {
+    let mut kept = vec![held.as_fd(), report.as_fd()];
+    kept.extend(fds.unified.iter().chain(&fds.procs).map(AsFd::as_fd));
+    match &fds.stdio {
+        ChildStdio::Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } => kept.extend(stdin.iter().chain([stdout, stderr]).map(AsFd::as_fd)),
+        ChildStdio::Terminal(terminal) => kept.push(terminal.as_fd()),
+    }
+    // SAFETY: the child uses these descriptors alone, and never returns to code that owns others: it
+    // ends in an exec or in `exit_now`.
+    #[allow(unsafe_code)]
+    unsafe { sys::close_all_but(&mut kept) }?;
+    Ok(chdir("/")?)
 }
 
 /// Runs in the child. Returns only a failure.
