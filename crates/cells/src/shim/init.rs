@@ -1,7 +1,8 @@
 //! PID 1 of a cell's PID namespace: exits with the shim, and holds nothing.
 //!
 //! Processes inside see it, and with `SYS_PTRACE` may trace it and open what it has open. It
-//! therefore has no file descriptors, no capabilities and no path that is not the cell's own.
+//! therefore has no file descriptors but `/dev/null`, no capabilities and no path that is not the
+//! cell's own.
 
 use std::ffi::CStr;
 use std::fs;

@@ -1,8 +1,7 @@
 //! The shim: the supervisor of every cell.
 //!
-//! The zygote forks it into the cell's namespaces, but for the PID namespace: no process inside the
-//! cell, whichever capabilities it has, sees the shim or the file descriptors it holds. PID 1 inside
-//! is a child of the shim that holds nothing ([`init`]). The shim reaps the executables it starts,
+//! The zygote forks it into the cell's namespaces, but for the PID namespace: the `/proc` of the cell
+//! shows neither the shim nor the file descriptors it holds. PID 1 inside is a child of the shim that holds nothing ([`init`]). The shim reaps the executables it starts,
 //! writes their output to the journal's log files with the time of each line, and writes their exit
 //! codes to disk. It needs no daemon for that: the daemon may exit and come back.
 
@@ -65,7 +64,8 @@ pub(crate) struct ShimFds {
     pub(crate) procs: Vec<OwnedFd>,
 }
 
-/// File descriptors of the host that a shim holds. No process inside its cell sees the shim.
+/// File descriptors of the host that a shim holds. No process inside its cell sees the shim, unless
+/// the cell shares the host's mounts, and with them its `/proc`.
 pub(crate) struct HostFds {
     /// A mount namespace that follows the host's, without the hidden directories.
     pub(crate) mounts: File,
