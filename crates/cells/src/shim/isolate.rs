@@ -45,12 +45,6 @@ pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static s
         let kind = Some(LinkNameSpaceType::Mount);
         move_into_link_name_space(host.mounts.as_fd(), kind)
             .map_err(|errno| ("join the host's mounts", errno.into()))?;
-        if let Some(root) = &host.root {
-            // Joining has left the daemon's chroot.
-            rustix::process::fchdir(root)
-                .and_then(|()| rustix::process::chroot("."))
-                .map_err(|errno| ("enter the root directory of the daemon", errno.into()))?;
-        }
         host.masks
             .apply(View::Host)
             .map_err(|(_, error)| ("mask the mounts of the host", error))?;

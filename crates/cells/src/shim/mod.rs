@@ -71,8 +71,6 @@ pub(crate) struct HostFds {
     pub(crate) mounts: File,
     /// `/proc`, opened before it was changed.
     pub(crate) proc: File,
-    /// The daemon's root directory, if that is not the root of its mount namespace (chroot).
-    pub(crate) root: Option<OwnedFd>,
     pub(crate) masks: Masks,
 }
 

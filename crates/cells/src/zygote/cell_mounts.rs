@@ -12,8 +12,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkdirat, mknodat, symlink
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount,
-    open_tree,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    mount_change, move_mount, open_tree, unmount,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -37,7 +37,6 @@ impl CellMounts {
             host: HostFds {
                 mounts: File::open(OWN_NAMESPACE)?,
                 proc: File::open("/proc")?,
-                root: None,
                 masks: Masks::default(),
             },
             prepared: false,
@@ -60,17 +59,13 @@ impl CellMounts {
         new_namespace()?;
         // Slave propagation: later mounts of the host appear here, none go the other way.
         let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-        match mount_change("/", slave) {
-            // Not a mount point: the daemon runs in a chroot.
-            Err(Errno::INVAL) => {
-                mount_chroot(slave).map_err(failure("mount", Path::new("/")))?;
-                // Of this mount namespace, which cells join that share the host's.
-                let root = open_root().map_err(failure("open", Path::new("/")))?;
-                self.host.root = Some(root);
-            }
-            changed => {
-                changed.map_err(failure("change the mount propagation of", Path::new("/")))?;
-            }
+        let changed = mount_change("/", slave);
+        // Not a mount point: the daemon runs in a chroot.
+        let in_chroot = changed == Err(Errno::INVAL);
+        if in_chroot {
+            mount_chroot(slave).map_err(failure("mount", Path::new("/")))?;
+        } else {
+            changed.map_err(failure("change the mount propagation of", Path::new("/")))?;
         }
         self.host.masks.apply(View::Host)?;
         restrict_proc().map_err(|error| ("restrict /proc".to_owned(), error))?;
@@ -87,7 +82,7 @@ impl CellMounts {
         match read_only(Path::new("/sys")) {
             // A plain directory of a chroot: it shows nothing of the kernel.
             Err(error)
-                if self.host.root.is_some()
+                if in_chroot
                     && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {}
             restricted => restricted.map_err(|error| ("make /sys read-only".to_owned(), error))?,
         }
@@ -96,22 +91,16 @@ impl CellMounts {
     }
 }
 
-fn open_root() -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open("/", flags, Mode::empty())
-}
-
-/// Makes the root directory of a chroot a mount point of this mount namespace, as a copy on top of
-/// itself: only a mount point has a propagation and attributes.
+/// Makes the root directory of a chroot the root of this mount namespace, as a copy on top of
+/// itself: only a mount point has a propagation and attributes. Nothing else stays mounted, because
+/// root in a cell may leave a chroot.
 fn mount_chroot(slave: MountPropagationFlags) -> Result<(), Errno> {
-    let root = open_root()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open("/", flags, Mode::empty())?;
     // Joining a mount namespace, even the current one, leaves the chroot: from the real root the
     // propagation of all mounts can be changed, so that nothing below is seen by the host.
-    let own = rustix::fs::open(
-        "/proc/self/ns/mnt",
-        OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let own = rustix::fs::open(OWN_NAMESPACE, flags, Mode::empty())?;
     move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Mount))?;
     mount_change("/", slave)?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -122,7 +111,10 @@ fn mount_chroot(slave: MountPropagationFlags) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&copy, "", &root, "", flags)?;
     rustix::process::fchdir(&copy)?;
-    rustix::process::chroot(".")
+    // The old root is then mounted on top of the new one, where it is detached.
+    rustix::process::pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")
 }
 
 fn new_namespace() -> Result<(), Failure> {

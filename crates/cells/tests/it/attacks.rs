@@ -348,3 +348,67 @@ async fn all_cells_have_a_user_namespace_if_that_is_the_default() {
     assert_eq!(words, ["0", "500000", "65536"]);
     test.free_all().await;
 }
+
+/// Runs the zygote in a chroot, a plain directory with parts of the host below, in a mount namespace
+/// of its own.
+const IN_CHROOT: &str = r#"
+exec unshare --mount sh -ec '
+    root=$1; program=$2; shift 2
+    for part in bin lib lib64 sbin usr etc proc sys dev tmp var; do
+        [ -L /$part ] && { cp -P /$part "$root/$part"; continue; }
+        [ -d /$part ] || continue
+        mkdir -p "$root/$part"
+        mount --rbind /$part "$root/$part"
+    done
+    mkdir -p "$root$(dirname "$program")"
+    mount --bind "$(dirname "$program")" "$root$(dirname "$program")"
+    touch "$root/inside-the-chroot"
+    exec chroot "$root" "$program" "$@"
+' sh "$@"
+"#;
+
+#[tokio::test]
+async fn root_in_a_cell_cannot_leave_the_chroot_of_the_daemon() {
+    let root = tempfile::tempdir().unwrap();
+    let mut test = TestCells::new("leave-chroot");
+    test.reopen_with(|settings| {
+        let zygote = &mut settings.zygote;
+        let options = ["-ec", IN_CHROOT, "sh", root.path().to_str().unwrap()];
+        let mut args: Vec<_> = options.map(Into::into).to_vec();
+        args.push(zygote.program.clone().into_os_string());
+        args.append(&mut zygote.args);
+        zygote.program = "/bin/sh".into();
+        zygote.args = args;
+    });
+    for (cell, share) in [
+        ("own", vec![]),
+        ("shared", vec![Namespace::Pid, Namespace::Mount]),
+    ] {
+        let share = share.into_iter().collect();
+        let spec = CellSpec {
+            share,
+            ..CellSpec::default()
+        };
+        test.allocate_as(cell, spec).await;
+        let said = inside(&test, cell, "leave_chroot", |_| {}).await;
+        assert_eq!(line(&said, "before"), "true", "{cell}: {said}");
+        assert_eq!(line(&said, "after"), "true", "{cell}: {said}");
+    }
+    test.free_all().await;
+}
+
+#[test]
+#[ignore = "started by another test inside a cell"]
+fn leave_chroot() {
+    let is_inside = || Path::new("/inside-the-chroot").exists();
+    println!();
+    println!("before: {}", is_inside());
+    std::env::set_current_dir("/").unwrap();
+    // The working directory is then outside the root directory, and `..` is not bounded by it.
+    std::os::unix::fs::chroot("/usr").unwrap();
+    for _ in 0..64 {
+        std::env::set_current_dir("..").unwrap();
+    }
+    std::os::unix::fs::chroot(".").unwrap();
+    println!("after: {}", is_inside());
+}
