@@ -20,6 +20,8 @@ pub(super) struct OutputPipe {
     partly_written: bool,
     /// It is a terminal, which ends lines with a carriage return and a newline.
     terminal: bool,
+    /// Its run has been followed by another, to which clients attach.
+    earlier: bool,
 }
 
 /// The result of one read from a pipe.
@@ -41,6 +43,7 @@ impl OutputPipe {
             partial: Vec::new(),
             partly_written: false,
             terminal: false,
+            earlier: false,
         }
     }
 
@@ -52,8 +55,14 @@ impl OutputPipe {
         }
     }
 
-    pub(super) fn is_terminal(&self) -> bool {
-        self.terminal
+    /// Returns whether it is the terminal of the latest run.
+    pub(super) fn is_attachable(&self) -> bool {
+        self.terminal && !self.earlier
+    }
+
+    /// Another run begins, while processes of this one have it open.
+    pub(super) fn outlive_run(&mut self) {
+        self.earlier = true;
     }
 
     pub(super) fn file(&self) -> &File {

@@ -62,6 +62,7 @@ impl Supervised {
     /// Takes over a new run.
     pub(super) fn begin(&mut self, spawned: Spawned) {
         self.pid = Some(spawned.pid);
+        self.pipes.iter_mut().for_each(OutputPipe::outlive_run);
         self.pipes.extend(spawned.pipes);
         // Attachments of an earlier run end with this.
         self.attachable = spawned.attachable;
@@ -79,7 +80,7 @@ impl Supervised {
             self.lost = Some(chain(&error));
         }
         if let (PipeRead::Bytes(got), true, Some(attachable)) =
-            (&read, pipe.is_terminal(), &mut self.attachable)
+            (&read, pipe.is_attachable(), &mut self.attachable)
         {
             attachable.keep_output(&buffer[..*got]);
         }
