@@ -83,7 +83,7 @@ pub(crate) struct StartRequest {
     pub(crate) log_file_bytes: u64,
     pub(crate) log_total_bytes: u64,
     /// The share of the file system, in percent, that logs leave free. Older daemons send none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) log_keep_free: u8,
     pub(crate) unified: bool,
     pub(crate) procs: usize,
@@ -146,6 +146,14 @@ pub(crate) enum Reply {
 
 fn unversioned() -> u64 {
     UNVERSIONED
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 impl Request {

@@ -15,6 +15,9 @@ pub(super) const SCARCE_LIMITS: LogLimits = LogLimits {
     total_bytes: 4 * MIB,
 };
 
+/// A share of a large disk is more than anything needs.
+const ENOUGH_BYTES: u128 = 1 << 30;
+
 /// Bytes written between two looks at the file system.
 const CHECK_BYTES: u64 = MIB;
 
@@ -51,13 +54,16 @@ impl FreeSpace {
         self.unchecked_bytes = 0;
         // A file system that does not answer has no known share.
         if let Ok(space) = rustix::fs::fstatvfs(file) {
-            self.is_scarce = is_scarce(space.f_bavail, space.f_blocks, self.percent);
+            let bytes = |blocks: u64| u128::from(blocks) * u128::from(space.f_frsize);
+            let (available, all) = (bytes(space.f_bavail), bytes(space.f_blocks));
+            self.is_scarce = is_scarce(available, all, self.percent);
         }
     }
 }
 
-fn is_scarce(available: u64, all: u64, percent: u8) -> bool {
-    u128::from(available) * 100 < u128::from(all) * u128::from(percent)
+/// Whether less is available than the share of all, or than what is enough on any disk.
+fn is_scarce(available: u128, all: u128, percent: u8) -> bool {
+    available < (all * u128::from(percent) / 100).min(ENOUGH_BYTES)
 }
 
 #[cfg(test)]
@@ -69,6 +75,8 @@ mod tests {
         assert!(is_scarce(9, 100, 10));
         assert!(!is_scarce(10, 100, 10));
         assert!(!is_scarce(0, 0, 10), "a file system without a size");
-        assert!(is_scarce(u64::MAX / 11, u64::MAX, 10));
+        let disk = 1 << 40;
+        assert!(!is_scarce(ENOUGH_BYTES, disk, 10), "enough on a large disk");
+        assert!(is_scarce(ENOUGH_BYTES - 1, disk, 10));
     }
 }
