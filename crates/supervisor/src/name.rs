@@ -1,0 +1,62 @@
+//! Names of services.
+
+use std::fmt;
+use std::str::FromStr;
+
+use mainstay_cells::CellName;
+
+/// The name of a service: one label, which is also the name of its cell.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceName(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid service name {shown:?}: use 1 to 63 letters, digits and `-`, not starting or ending \
+     with `-`"
+)]
+pub struct BadServiceName {
+    shown: String,
+}
+
+impl ServiceName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ServiceName {
+    type Err = BadServiceName;
+
+    fn from_str(text: &str) -> Result<Self, BadServiceName> {
+        const SHOWN_CHARS: usize = 80;
+        // A cell's name may be nested, a service's may not.
+        if text.contains('/') || text.parse::<CellName>().is_err() {
+            return Err(BadServiceName {
+                shown: text.chars().take(SHOWN_CHARS).collect(),
+            });
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_label() {
+        for good in ["a", "web-1", "0"] {
+            assert_eq!(good.parse::<ServiceName>().unwrap().as_str(), good);
+        }
+        let long = "x".repeat(64);
+        for bad in ["", "-a", "a-", "a/b", "a b", "a.b", "ä", long.as_str()] {
+            assert!(bad.parse::<ServiceName>().is_err(), "{bad:?}");
+        }
+    }
+}
