@@ -1,5 +1,7 @@
 //! Tables and messages of successful commands.
 
+use std::os::unix::fs::PermissionsExt;
+
 use mainstay_testkit::TestNode;
 
 use super::{filters, header_and_rows_with, hostname, without_numbers};
@@ -16,6 +18,7 @@ fn tables_of_the_machine_match_their_snapshots() {
     insta::assert_snapshot!("version", table(&["version"]));
     insta::assert_snapshot!("health", table(&["health"]));
     insta::assert_snapshot!("free", table(&["free"]));
+    insta::assert_snapshot!("events", table(&["events", "--tail", "1"]));
 
     let root = header_and_rows_with(&table(&["df"]), "% ");
     let header = root.lines().next().unwrap_or_default();
@@ -51,6 +54,9 @@ fn tables_of_files_match_their_snapshots() {
     std::os::unix::fs::symlink("sub/file", dir.join("link")).unwrap();
     let path = dir.to_str().unwrap();
     insta::assert_snapshot!("ls", node.cli().run(["ls", "-R", path]).ok());
+    std::fs::set_permissions(dir.join("sub/file"), PermissionsExt::from_mode(0o4750)).unwrap();
+    let long = node.cli().run(["ls", "-l", &format!("{path}/sub")]).ok();
+    insta::assert_snapshot!("ls-long", header_and_rows_with(&long, "file"));
     insta::assert_snapshot!("du", node.cli().run(["du", "-a", path]).ok());
 }
 
