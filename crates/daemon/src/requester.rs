@@ -34,12 +34,12 @@ impl Requester {
     }
 
     /// Returns the caller of the call that this task works for. Work outside a call counts for
-    /// the daemon's own user.
+    /// the daemon's own user; it has no role, so that no check of one passes by mistake.
     pub fn current() -> Self {
         let own = || Self {
             client: Client::User(rustix::process::geteuid().as_raw()),
             privileged: true,
-            role: Some(Role::Admin),
+            role: None,
         };
         CURRENT.try_with(Self::clone).unwrap_or_else(|_| own())
     }
@@ -47,5 +47,33 @@ impl Requester {
     /// Runs a call of this caller.
     pub async fn run<F: Future>(self, call: F) -> F::Output {
         CURRENT.scope(self, call).await
+    }
+
+    /// Runs a part of a call of this caller that is polled apart from it, such as its answer.
+    pub fn poll<T>(&self, part: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self.clone(), part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_is_polled_apart_counts_for_the_caller() {
+        let reader = Requester {
+            client: Client::Certificate("reader".into()),
+            privileged: false,
+            role: Some(Role::Reader),
+        };
+        // As the body of an answer: it is polled after the call's own future has ended.
+        let mut body = reader
+            .clone()
+            .run(async { Box::pin(async { Requester::current() }) })
+            .await;
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let polled = reader.poll(|| body.as_mut().poll(&mut cx));
+        assert_eq!(polled, std::task::Poll::Ready(reader));
+        assert_eq!(Requester::current().role, None);
     }
 }

@@ -12,9 +12,13 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::record::CallLog;
+use crate::requester::Requester;
 
 pub struct CallBody {
     inner: Body,
+    /// A stream may begin work when it is read: a stream of this node merged with those of others
+    /// begins only then. It counts for the caller too.
+    requester: Option<Requester>,
     log: CallLog,
     stop: CancellationToken,
     /// Created when the stream first waits: a unary answer never pays for it.
@@ -22,9 +26,11 @@ pub struct CallBody {
     ended: bool,
 }
 
-/// Observes `response` to its end; an answer of headers only has ended already.
+/// Observes `response` to its end; an answer of headers only has ended already. A refusal has no
+/// requester.
 pub(super) fn watch(
     response: Response<Body>,
+    requester: Option<Requester>,
     mut log: CallLog,
     stop: CancellationToken,
 ) -> Response<CallBody> {
@@ -35,6 +41,7 @@ pub(super) fn watch(
     }
     response.map(|inner| CallBody {
         inner,
+        requester,
         log,
         stop,
         stopped: None,
@@ -60,7 +67,12 @@ impl HttpBody for CallBody {
         if this.ended {
             return Poll::Ready(None);
         }
-        match Pin::new(&mut this.inner).poll_frame(cx) {
+        let inner = Pin::new(&mut this.inner);
+        let polled = match &this.requester {
+            Some(requester) => requester.poll(|| inner.poll_frame(cx)),
+            None => inner.poll_frame(cx),
+        };
+        match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(code) = frame.trailers_ref().and_then(code_in) {
                     this.log.end(code);

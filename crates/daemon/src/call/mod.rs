@@ -85,7 +85,7 @@ impl Gate {
         );
         let forwarded::Identified { caller, reduced } = match identified {
             Ok(identified) => identified,
-            Err(status) => return self.finish(self.log(record, Kind::Refused), status.into_http()),
+            Err(status) => return self.refuse(record, status.into_http()),
         };
         let forwarded = caller.as_ref() != &connection.caller;
         if forwarded {
@@ -104,7 +104,7 @@ impl Gate {
                         connection.caller.name
                     ));
                 }
-                return self.finish(self.log(record, Kind::Refused), status.into_http());
+                return self.refuse(record, status.into_http());
             }
         };
         if let Some((forward, _)) = &admitted.forward {
@@ -113,8 +113,9 @@ impl Gate {
         // Created before the work begins: a caller that disconnects drops this future, and the
         // call has to be logged all the same.
         let log = self.log(record, admitted.kind);
-        let response = requester.run(self.call(request, admitted)).await;
-        self.finish(log, response)
+        let call = self.call(request, admitted);
+        let response = requester.clone().run(call).await;
+        body::watch(response, Some(requester), log, self.stop.clone())
     }
 
     /// Decides whether the call is permitted and where it goes.
@@ -220,8 +221,9 @@ impl Gate {
         record.into_log(Arc::clone(&self.logs), kind)
     }
 
-    fn finish(&self, log: CallLog, response: Response<Body>) -> Response<CallBody> {
-        body::watch(response, log, self.stop.clone())
+    fn refuse(&self, record: Record, response: Response<Body>) -> Response<CallBody> {
+        let log = self.log(record, Kind::Refused);
+        body::watch(response, None, log, self.stop.clone())
     }
 
     /// Answers HTTP that is not gRPC in plain text.
@@ -233,7 +235,7 @@ impl Gate {
             http::header::CONTENT_TYPE,
             http::HeaderValue::from_static("text/plain"),
         );
-        self.finish(self.log(record, Kind::Refused), response)
+        self.refuse(record, response)
     }
 }
 
