@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Request};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use prost::Message;
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
@@ -48,7 +47,7 @@ impl Budget {
         }
     }
 
-    pub(super) fn meter(&self, request: Request<Incoming>) -> Request<Metered> {
+    pub(super) fn meter<B>(&self, request: Request<B>) -> Request<Metered<B>> {
         let headers = bytes_of(request.headers()).saturating_sub(FREE_HEADER_BYTES);
         let method = request.uri().path().to_owned();
         let reserved = if Requester::current().privileged {
@@ -62,6 +61,7 @@ impl Budget {
                 budget: self.clone(),
                 max: MAX_BYTES + reserved,
                 received: 0,
+                headers,
                 charged: 0,
                 exhausted: false,
                 method,
@@ -84,12 +84,15 @@ fn bytes_of(headers: &HeaderMap) -> usize {
 }
 
 /// A request body; dropping it returns its share of the budget.
-pub(super) struct Metered {
-    inner: Incoming,
+pub(super) struct Metered<B> {
+    inner: B,
     budget: Budget,
     /// The bound of all requests, as it is for this caller.
     max: usize,
+    /// Bytes of the body; in a stream of requests, of the message that is not complete yet.
     received: usize,
+    /// The part of `charged` for the headers, which stay until the end of the call.
+    headers: usize,
     charged: usize,
     exhausted: bool,
     method: String,
@@ -103,19 +106,33 @@ struct Wait {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl Metered {
-    fn receive(&mut self, bytes: usize) {
+impl<B> Metered<B> {
+    fn receive(&mut self, data: &[u8]) {
+        let messages = self.progress.whole_messages;
+        let was_between = self.progress.is_between_messages();
+        self.progress.advance(data);
+        let begins = was_between || self.progress.whole_messages > messages;
+        let matters = self.wait.is_some() || self.received + data.len() > FREE_BYTES;
+        let mut bytes = data.len();
+        if begins && matters && streams_requests(&self.method) {
+            // Each message of a stream is passed on before the next is read. A piece may have the
+            // end of one message and the beginning of another, which counts anew.
+            self.release(self.charged - self.headers);
+            self.received = 0;
+            bytes = self.progress.bytes_of_unfinished();
+            if let Some(wait) = &mut self.wait {
+                wait.began = Instant::now();
+            }
+        }
         let free_before = self.received.min(FREE_BYTES);
         self.received += bytes;
         let free = self.received.min(FREE_BYTES) - free_before;
         self.charge(bytes - free);
-        if self.charged > 0 && self.progress.is_between_messages() && streams_requests(&self.method)
-        {
-            // Each message of a stream is passed on before the next is read.
-            self.budget.used.fetch_sub(self.charged, Ordering::Relaxed);
-            self.charged = 0;
-            self.received = 0;
-        }
+    }
+
+    fn release(&mut self, bytes: usize) {
+        self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.charged -= bytes;
     }
 
     fn charge(&mut self, bytes: usize) {
@@ -165,13 +182,16 @@ impl Metered {
     }
 }
 
-impl Drop for Metered {
+impl<B> Drop for Metered<B> {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.charged, Ordering::Relaxed);
+        self.release(self.charged);
     }
 }
 
-impl Body for Metered {
+impl<B> Body for Metered<B>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
+{
     type Data = Bytes;
     type Error = Status;
 
@@ -184,20 +204,13 @@ impl Body for Metered {
         }
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                let data = frame.data_ref();
-                if let Some(data) = data {
-                    let idle = self.progress.is_between_messages();
-                    self.progress.advance(data);
-                    if idle && let Some(wait) = &mut self.wait {
-                        wait.began = Instant::now();
-                    }
+                if let Some(data) = frame.data_ref() {
+                    self.receive(data);
                 }
-                let bytes = data.map_or(0, Buf::remaining);
-                self.receive(bytes);
                 Poll::Ready(Some(self.check().map(|()| frame)))
             }
             Poll::Ready(Some(Err(error))) => {
-                Poll::Ready(Some(Err(Status::from_error(Box::new(error)))))
+                Poll::Ready(Some(Err(Status::from_error(error.into()))))
             }
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => self.poll_overdue(cx).map(|status| Some(Err(status))),
@@ -219,6 +232,8 @@ struct Progress {
     whole_messages: u64,
     head: [u8; HEAD],
     head_bytes: usize,
+    /// The length of a message whose header is complete.
+    length: usize,
     /// Bytes missing of a message whose header is complete.
     missing: usize,
 }
@@ -233,7 +248,8 @@ impl Progress {
                 data = &data[taken..];
                 if self.head_bytes == HEAD {
                     let mut length = &self.head[1..];
-                    self.missing = length.get_u32() as usize;
+                    self.length = length.get_u32() as usize;
+                    self.missing = self.length;
                 }
             }
             let taken = data.len().min(self.missing);
@@ -246,13 +262,20 @@ impl Progress {
         }
     }
 
+    /// Returns the bytes received of a message that is not complete, its header included.
+    fn bytes_of_unfinished(&self) -> usize {
+        match self.head_bytes {
+            HEAD => HEAD + self.length - self.missing,
+            part => part,
+        }
+    }
+
     fn is_between_messages(&self) -> bool {
         self.whole_messages > 0 && self.head_bytes == 0
     }
 }
 
-/// True for a method whose client sends any number of messages. Looked up only when a request is
-/// overdue.
+/// True for a method whose client sends any number of messages.
 fn streams_requests(method: &str) -> bool {
     static METHODS: OnceLock<HashSet<String>> = OnceLock::new();
     let find =
@@ -282,6 +305,9 @@ fn streams_requests(method: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::ConnectionLimits;
+    use futures_util::stream;
+    use http_body_util::{BodyExt, StreamBody};
     use proptest::prelude::*;
 
     #[test]
@@ -292,6 +318,67 @@ mod tests {
             assert!(streams_requests(&method), "{method}");
         }
         assert!(!streams_requests("/machine.MachineService/Logs"));
+    }
+
+    const STREAMING: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    const UNARY: &str = "/machine.MachineService/Version";
+
+    fn budget(request_timeout: Duration) -> Budget {
+        Budget::new(&Connections::new(ConnectionLimits {
+            connections: 1,
+            connections_per_client: 1,
+            handshake_timeout: request_timeout,
+            request_timeout,
+        }))
+    }
+
+    fn message(length: usize) -> Vec<u8> {
+        let mut bytes = vec![0];
+        bytes.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
+        bytes.resize(HEAD + length, 7);
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_stream_counts_for_its_unfinished_message_wherever_its_pieces_end() {
+        const LENGTH: usize = 3 * FREE_BYTES;
+        let bytes = message(LENGTH).repeat(20);
+        for piece in [LENGTH / 2, LENGTH, LENGTH + HEAD, 2 * LENGTH] {
+            let pieces: Vec<_> = bytes
+                .chunks(piece)
+                .map(|piece| Ok::<_, Status>(Frame::data(Bytes::copy_from_slice(piece))))
+                .collect();
+            let body = StreamBody::new(stream::iter(pieces));
+            let budget = budget(Duration::from_secs(60));
+            let request = Request::builder().uri(STREAMING).body(body).unwrap();
+            let mut body = budget.meter(request).into_body();
+            while let Some(frame) = body.frame().await {
+                frame.unwrap();
+                let used = budget.used.load(Ordering::Relaxed);
+                assert!(used < HEAD + LENGTH, "{used} with pieces of {piece}");
+            }
+            drop(body);
+            assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_after_the_first_do_not_extend_a_request_of_one() {
+        let every = tokio::time::interval(Duration::from_millis(5));
+        let endless = stream::unfold(every, |mut every| async {
+            every.tick().await;
+            let frame = Frame::data(Bytes::from(message(0)));
+            Some((Ok::<_, Status>(frame), every))
+        });
+        let body = StreamBody::new(Box::pin(endless));
+        let request = Request::builder().uri(UNARY).body(body).unwrap();
+        let mut body = budget(Duration::from_millis(50)).meter(request).into_body();
+        let ended = loop {
+            if let Some(Err(status)) = body.frame().await {
+                break status;
+            }
+        };
+        assert_eq!(ended.code(), tonic::Code::DeadlineExceeded);
     }
 
     proptest! {
@@ -317,6 +404,9 @@ mod tests {
             at_once.advance(&bytes);
             prop_assert_eq!(progress.is_between_messages(), at_once.is_between_messages());
             prop_assert_eq!(progress.whole_messages, at_once.whole_messages);
+            let complete = usize::try_from(progress.whole_messages).unwrap();
+            let complete: usize = messages[..complete].iter().map(|length| HEAD + length).sum();
+            prop_assert_eq!(progress.bytes_of_unfinished(), bytes.len() - complete);
             if cut >= whole {
                 prop_assert!(progress.is_between_messages());
                 prop_assert_eq!(progress.whole_messages, messages.len() as u64);

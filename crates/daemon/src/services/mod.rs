@@ -27,6 +27,10 @@ use crate::node::Node;
 use crate::rpc::MAX_MESSAGE_BYTES;
 pub use health::Health;
 
+/// Requests of reflection are names. Each answer repeats its request and waits for its reader, in
+/// any number of calls.
+const MAX_REFLECTION_BYTES: usize = 16 << 10;
+
 /// Registers every service of the node.
 pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::server::Error> {
     let mut routes = RoutesBuilder::default();
@@ -70,8 +74,10 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
             .register_encoded_file_descriptor_set(api::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    routes.add_service(reflection().build_v1()?);
-    routes.add_service(reflection().build_v1alpha()?);
+    let v1 = reflection().build_v1()?;
+    let v1alpha = reflection().build_v1alpha()?;
+    routes.add_service(v1.max_decoding_message_size(MAX_REFLECTION_BYTES));
+    routes.add_service(v1alpha.max_decoding_message_size(MAX_REFLECTION_BYTES));
     let health = Health::new(reporter, &registered);
     Ok((routes.routes().prepare(), health))
 }
