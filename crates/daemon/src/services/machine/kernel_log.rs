@@ -97,6 +97,8 @@ fn is_within(query: &LogQuery, time: Timestamp) -> bool {
 impl KernelLines {
     async fn next(&mut self) -> Result<Option<Data>, Status> {
         loop {
+            // As above: records that are skipped do not wait either.
+            tokio::task::coop::consume_budget().await;
             let Some(message) = self.next_message().await? else {
                 return Ok(None);
             };
