@@ -71,14 +71,16 @@ struct State {
     running: usize,
 }
 
-/// Counts a stream until its instance is removed.
-#[derive(Debug)]
-struct Running(Arc<Shared>);
+/// Counts a stream until its instance is removed, and keeps the caller's permission for it.
+struct Running {
+    shared: Arc<Shared>,
+    _permit: Box<dyn Send>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.lock().running -= 1;
-        self.0.removed.notify_all();
+        self.shared.lock().running -= 1;
+        self.shared.removed.notify_all();
     }
 }
 
@@ -119,7 +121,12 @@ impl Signals {
     }
 
     /// Traces signals from now on: those to processes of a group, or all. Blocks on the kernel.
-    pub fn trace(&self, group: Option<Box<dyn Group>>) -> Result<SignalStream, SignalsError> {
+    /// `permit` is dropped when the instance is removed, which may be later than the stream.
+    pub fn trace(
+        &self,
+        group: Option<Box<dyn Group>>,
+        permit: Box<dyn Send>,
+    ) -> Result<SignalStream, SignalsError> {
         self.sweep();
         check_namespace()?;
         let tracefs = Arc::new(TraceFs::open()?);
@@ -133,7 +140,11 @@ impl Signals {
                 std::process::id(),
                 state.next
             );
-            (name, Running(Arc::clone(&self.shared)))
+            let running = Running {
+                shared: Arc::clone(&self.shared),
+                _permit: permit,
+            };
+            (name, running)
         };
         SignalStream::start(&tracefs, &name, group, running)
     }

@@ -65,14 +65,16 @@ pub(super) async fn stream(
                 Some(Box::new(OfCell { cells, cell }) as Box<dyn Group>)
             }
         };
-        signals.trace(group).map_err(|error| cannot_trace(&error))
+        // The slot stays with the work, also when the caller is gone before there is a stream.
+        let traced = signals.trace(group, Box::new(slot));
+        traced.map_err(|error| cannot_trace(&error))
     });
     let traced = traced
         .await
         .map_err(|_| Status::internal("tracing signals failed; the node's log says why"))??;
-    let batches = stream::unfold((traced, slot), |(mut traced, slot)| async {
+    let batches = stream::unfold(traced, |mut traced| async {
         let batch = traced.next().await?;
-        Some((batch, (traced, slot)))
+        Some((batch, traced))
     });
     Ok(Box::pin(batches.flat_map(|batch| {
         let answers: Vec<_> = match batch {
