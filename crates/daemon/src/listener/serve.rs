@@ -188,9 +188,10 @@ impl Server {
             }
         };
         let client = Client::User(peer.uid());
-        // On the socket for clients of Aurae the certificate decides, once it is known.
+        // On the socket for clients of Aurae the certificate decides, once it is known: until then an
+        // administrator must get in, and anybody else is evicted first.
         let standing = match from {
-            Accept::Aurae(..) => Standing::Ordinary,
+            Accept::Aurae(..) => Standing::Handshake,
             _ => Standing::Privileged,
         };
         if let Some(ticket) = self.connections.admit(client.clone(), standing) {
