@@ -2,7 +2,8 @@
 //! window become one line with their count.
 //!
 //! The table is bounded. A count is never lost: it is written at the end of its window, when the log
-//! is read, and when the log is closed.
+//! is read, and when the log is closed. Readings write a bounded number of lines in a window: a caller
+//! could otherwise fill the log by reading it after each call.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,6 +15,8 @@ use mainstay_journal::Timestamp;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Different lines folded at the same time.
 const MAX_FOLDED: usize = 1024;
+/// Lines written before the end of a window; beyond this, counts wait for it.
+const MAX_EARLY_LINES: usize = 4096;
 
 /// A line that may repeat. Its parts are text as a log line shows them.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +40,8 @@ pub struct Folds {
     counts: HashMap<String, Count>,
     /// The end of the window.
     due: Option<Instant>,
+    /// Lines written before the end of this window.
+    early: usize,
 }
 
 #[derive(Debug, Default)]
@@ -94,8 +99,16 @@ impl Folds {
         });
         if ended {
             self.due = (!self.counts.is_empty()).then(|| Instant::now() + WINDOW);
+            self.early = 0;
+        } else {
+            self.early += lines.len();
         }
         lines
+    }
+
+    /// Returns whether counts may be written before the end of the window.
+    pub fn may_be_early(&self) -> bool {
+        self.early < MAX_EARLY_LINES
     }
 }
 
@@ -182,6 +195,23 @@ mod tests {
         assert_eq!(folds.take_lines(now).len(), 0);
         assert_eq!(folds.time_left(), None);
         assert!(folds.add(now, &line("method=/a", None)).is_some());
+    }
+
+    #[test]
+    fn lines_before_the_end_of_a_window_are_bounded() {
+        let mut folds = Folds::default();
+        let now = Timestamp::now();
+        let mut early = 0;
+        let _ = folds.add(now, &line("method=/a", None));
+        while folds.may_be_early() {
+            let _ = folds.add(now, &line("method=/a", None));
+            early += folds.take_lines(now).len();
+        }
+        assert_eq!(early, MAX_EARLY_LINES);
+        let _ = folds.add(now, &line("method=/a", None));
+        folds.due = Some(Instant::now());
+        assert_eq!(folds.take_lines(now).len(), 1);
+        assert!(folds.may_be_early());
     }
 
     #[test]

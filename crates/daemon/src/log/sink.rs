@@ -128,8 +128,8 @@ impl Lines {
         }
     }
 
-    /// Waits until the kernel has every line pushed so far, counts of repeated ones included, for at
-    /// most a second. Blocks.
+    /// Waits until the kernel has every line pushed so far, for at most a second; counts of repeated
+    /// ones included, unless very many were written in this window already. Blocks.
     pub fn flush(&self) {
         let shared = &self.shared;
         let mut waiting = shared.lock();
@@ -276,7 +276,7 @@ fn next_batch(shared: &Shared, window: Duration) -> Batch {
             waiting.batch.text.len() < BATCH_BYTES && !waiting.closed && !waiting.urgent
         })
         .map_or_else(|poisoned| poisoned.into_inner().0, |(waiting, _)| waiting);
-    if waiting.urgent || waiting.closed {
+    if waiting.closed || waiting.urgent && waiting.folds.may_be_early() {
         waiting.unfold();
     }
     waiting.urgent = false;
