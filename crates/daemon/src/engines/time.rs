@@ -83,7 +83,7 @@ pub struct Time {
 pub struct LastMeasurement {
     pub server: NtpServer,
     pub measured: Instant,
-    pub measurement: Measurement,
+    pub measurement: Result<Measurement, Arc<QueryError>>,
 }
 
 impl Time {
@@ -93,10 +93,18 @@ impl Time {
 }
 
 impl LastMeasurement {
-    /// Returns the measurement if it is of this server and recent.
-    pub fn usable(&self, server: &NtpServer) -> Option<Measurement> {
-        let usable = self.server == *server && self.measured.elapsed() < REUSE;
-        usable.then_some(self.measurement)
+    /// Returns the measurement if it is of this server and recent. A failure is one only for the calls
+    /// that waited for it: they would otherwise fail one after the other.
+    pub fn usable(
+        &self,
+        server: &NtpServer,
+        waiting_since: Instant,
+    ) -> Option<Result<Measurement, Arc<QueryError>>> {
+        let recent = match self.measurement {
+            Ok(_) => self.measured.elapsed() < REUSE,
+            Err(_) => self.measured >= waiting_since,
+        };
+        (recent && self.server == *server).then(|| self.measurement.clone())
     }
 }
 
@@ -114,3 +122,27 @@ pub fn reload(time: &Time, _: &Config, new: &Config) {
 }
 
 pub async fn stop(_: &Time) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_shared_only_by_the_calls_that_waited_for_it() {
+        let server = NtpServer::try_from("192.0.2.1".to_owned()).unwrap();
+        let other = NtpServer::try_from("192.0.2.2".to_owned()).unwrap();
+        let before = Instant::now();
+        let measured = before + Duration::from_millis(1);
+        let failed = LastMeasurement {
+            server: server.clone(),
+            measured,
+            measurement: Err(Arc::new(QueryError::NoAddress {
+                host: server.to_string(),
+            })),
+        };
+        assert!(failed.usable(&server, before).is_some_and(|it| it.is_err()));
+        assert!(failed.usable(&other, before).is_none());
+        let later = measured + Duration::from_millis(1);
+        assert!(failed.usable(&server, later).is_none());
+    }
+}

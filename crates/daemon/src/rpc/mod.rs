@@ -13,7 +13,7 @@ use tonic::Status;
 
 pub use blocking::blocking;
 pub use producer::{Gathering, Gone, Reader, produce, produce_many};
-pub use reading::reading;
+pub use reading::{reading, reading_in_turn};
 pub use slots::{Bounds, Slot, Slots};
 
 /// The largest message either way.

@@ -1,8 +1,9 @@
 //! Readings of the machine that may take long, bounded over all callers.
 
+use tokio::sync::Semaphore;
 use tonic::Status;
 
-use super::slots::{Bounds, Slots};
+use super::slots::{Bounds, Slot, Slots};
 use crate::requester::Requester;
 
 /// Each holds a thread and its result in memory until it is encoded.
@@ -17,14 +18,39 @@ pub async fn reading<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
-    let slot = READINGS.take(Requester::current()).map_err(|error| {
+    let slot = slot(what)?;
+    run(what, slot, work).await
+}
+
+/// Like [`reading`], for work of which only so many may run at once. Those that wait for their turn
+/// count already, so that no caller fills the queue.
+pub async fn reading_in_turn<T: Send + 'static>(
+    what: &'static str,
+    turns: &'static Semaphore,
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
+    let slot = slot(what)?;
+    // Never closed.
+    let turn = turns.acquire().await.ok();
+    run(what, (slot, turn), work).await
+}
+
+fn slot(what: &str) -> Result<Slot, Status> {
+    READINGS.take(Requester::current()).map_err(|error| {
         Status::resource_exhausted(format!(
             "cannot read {what}: {error}; retry when one is done"
         ))
-    })?;
+    })
+}
+
+async fn run<T: Send + 'static>(
+    what: &str,
+    held: impl Send + 'static,
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
     let done = tokio::task::spawn_blocking(move || {
         let done = work();
-        drop(slot);
+        drop(held);
         done
     });
     done.await

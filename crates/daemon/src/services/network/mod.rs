@@ -12,10 +12,10 @@ use mainstay_api::network::{
     NextHop as WireNextHop, Route as WireRoute, Routes, RoutesResponse,
 };
 use mainstay_node::network::{self, Address, Family, Interface, Route};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
-use crate::rpc::{fitting, reading};
+use crate::rpc::{fitting, reading_in_turn};
 
 /// The five flags that original clients know, with the kernel's bits.
 const FLAGS: [(u32, InterfaceFlags); 5] = [
@@ -27,7 +27,7 @@ const FLAGS: [(u32, InterfaceFlags); 5] = [
 ];
 
 /// Reads of interfaces or routes at once. A router may have hundreds of thousands of routes; the
-/// calls that wait hold nothing yet.
+/// calls that wait hold no memory yet.
 static DUMPS: Semaphore = Semaphore::const_new(2);
 
 #[derive(Debug)]
@@ -36,9 +36,7 @@ pub(super) struct Network;
 #[tonic::async_trait]
 impl NetworkService for Network {
     async fn interfaces(&self, _: Request<()>) -> Result<Response<InterfacesResponse>, Status> {
-        let permit = turn().await?;
-        let answer = reading("the network interfaces", move || {
-            let _permit = permit;
+        let answer = reading_in_turn("the network interfaces", &DUMPS, || {
             let found = network::interfaces().map_err(|error| failed("interfaces", &error))?;
             let names: HashMap<u32, String> = found
                 .iter()
@@ -55,9 +53,7 @@ impl NetworkService for Network {
     }
 
     async fn routes(&self, _: Request<()>) -> Result<Response<RoutesResponse>, Status> {
-        let permit = turn().await?;
-        let answer = reading("the routes", move || {
-            let _permit = permit;
+        let answer = reading_in_turn("the routes", &DUMPS, || {
             let found = network::routes().map_err(|error| failed("routes", &error))?;
             let answer = Routes {
                 metadata: None,
@@ -67,11 +63,6 @@ impl NetworkService for Network {
         });
         Ok(Response::new(envelope(answer.await?)))
     }
-}
-
-async fn turn() -> Result<SemaphorePermit<'static>, Status> {
-    let turn = DUMPS.acquire().await;
-    turn.map_err(|_| Status::internal("the node no longer reads the network"))
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Status {

@@ -33,17 +33,19 @@ impl TimeCalls {
 
     /// Returns the measurement of the configured server, queried if the last is too old.
     async fn measurement(&self, server: &NtpServer) -> Result<Measurement, Status> {
+        let waiting_since = Instant::now();
         let mut last = self.node.engines.time.last.lock().await;
-        if let Some(known) = last.as_ref().and_then(|last| last.usable(server)) {
-            return Ok(known);
+        let known = last.as_ref();
+        if let Some(known) = known.and_then(|last| last.usable(server, waiting_since)) {
+            return known.map_err(|error| failed(&error));
         }
-        let measurement = measure(server.clone()).await?;
+        let measurement = measure(server.clone()).await?.map_err(Arc::new);
         *last = Some(LastMeasurement {
             server: server.clone(),
             measured: Instant::now(),
-            measurement,
+            measurement: measurement.clone(),
         });
-        Ok(measurement)
+        measurement.map_err(|error| failed(&error))
     }
 }
 
@@ -71,15 +73,13 @@ impl TimeService for TimeCalls {
         }
         let server = NtpServer::try_from(server).map_err(status::invalid)?;
         let measurement = measure(server.clone()).await?;
+        let measurement = measurement.map_err(|error| failed(&error))?;
         Ok(Response::new(envelope(compared(&server, measurement)?)))
     }
 }
 
-async fn measure(server: NtpServer) -> Result<Measurement, Status> {
-    reading("the time of an NTP server", move || {
-        server.query().map_err(|error| failed(&error))
-    })
-    .await
+async fn measure(server: NtpServer) -> Result<Result<Measurement, QueryError>, Status> {
+    reading("the time of an NTP server", move || Ok(server.query())).await
 }
 
 /// No code means that this node cannot be reached: it has answered.
