@@ -12,13 +12,12 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::record::CallLog;
+use super::unread::Encoded;
 use crate::requester::Requester;
 
 pub struct CallBody {
     inner: Body,
-    /// A stream may begin work when it is read: a stream of this node merged with those of others
-    /// begins only then. It counts for the caller too.
-    requester: Option<Requester>,
+    begun: Begun,
     log: CallLog,
     stop: CancellationToken,
     /// Created when the stream first waits: a unary answer never pays for it.
@@ -26,11 +25,20 @@ pub struct CallBody {
     ended: bool,
 }
 
-/// Observes `response` to its end; an answer of headers only has ended already. A refusal has no
-/// requester.
+/// What is known of the answer to a call that began; nothing of a refusal.
+#[derive(Debug, Default)]
+pub(super) struct Begun {
+    /// A stream may begin work when it is read: a stream of this node merged with those of others
+    /// begins only then. It counts for the caller too.
+    pub(super) requester: Option<Requester>,
+    /// Precedes the rest of the body.
+    pub(super) encoded: Option<Encoded>,
+}
+
+/// Observes `response` to its end; an answer of headers only has ended already.
 pub(super) fn watch(
     response: Response<Body>,
-    requester: Option<Requester>,
+    begun: Begun,
     mut log: CallLog,
     stop: CancellationToken,
 ) -> Response<CallBody> {
@@ -41,7 +49,7 @@ pub(super) fn watch(
     }
     response.map(|inner| CallBody {
         inner,
-        requester,
+        begun,
         log,
         stop,
         stopped: None,
@@ -68,9 +76,14 @@ impl HttpBody for CallBody {
             return Poll::Ready(None);
         }
         let inner = Pin::new(&mut this.inner);
-        let polled = match &this.requester {
-            Some(requester) => requester.poll(|| inner.poll_frame(cx)),
-            None => inner.poll_frame(cx),
+        let encoded = this.begun.encoded.as_mut();
+        let polled = match (
+            encoded.and_then(|it| it.frame.take()),
+            &this.begun.requester,
+        ) {
+            (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
+            (None, Some(requester)) => requester.poll(|| inner.poll_frame(cx)),
+            (None, None) => inner.poll_frame(cx),
         };
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
@@ -92,15 +105,23 @@ impl HttpBody for CallBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || self.inner.is_end_stream()
+        self.ended || !self.has_encoded() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.has_encoded() {
+            return SizeHint::default();
+        }
         self.inner.size_hint()
     }
 }
 
 impl CallBody {
+    fn has_encoded(&self) -> bool {
+        let encoded = self.begun.encoded.as_ref();
+        encoded.is_some_and(|encoded| encoded.frame.is_some())
+    }
+
     /// Ends a waiting stream with a status when the node stops, so that the client knows to retry,
     /// instead of with a broken connection.
     fn poll_stop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {

@@ -9,6 +9,7 @@ mod forwarded;
 mod local;
 mod record;
 mod timeout;
+mod unread;
 
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ pub struct Gate {
     asserted: Arc<ArcSwap<AssertedRoles>>,
     stop: CancellationToken,
     budget: budget::Budget,
+    unread: unread::Unread,
 }
 
 impl Gate {
@@ -60,6 +62,7 @@ impl Gate {
             asserted: Arc::clone(&engines.fanout.asserted),
             stop: CancellationToken::new(),
             budget: budget::Budget::new(&engines.listeners.connections),
+            unread: unread::Unread::default(),
         }
     }
 
@@ -114,8 +117,17 @@ impl Gate {
         // call has to be logged all the same.
         let log = self.log(record, admitted.kind);
         let call = self.call(request, admitted);
-        let response = requester.clone().run(call).await;
-        body::watch(response, Some(requester), log, self.stop.clone())
+        let mut response = requester.clone().run(call).await;
+        let encoded = self.unread.encode(log.method(), &requester, &mut response);
+        let encoded = encoded.await.unwrap_or_else(|status| {
+            response = status.into_http();
+            None
+        });
+        let begun = body::Begun {
+            requester: Some(requester),
+            encoded,
+        };
+        body::watch(response, begun, log, self.stop.clone())
     }
 
     /// Decides whether the call is permitted and where it goes.
@@ -223,7 +235,7 @@ impl Gate {
 
     fn refuse(&self, record: Record, response: Response<Body>) -> Response<CallBody> {
         let log = self.log(record, Kind::Refused);
-        body::watch(response, None, log, self.stop.clone())
+        body::watch(response, body::Begun::default(), log, self.stop.clone())
     }
 
     /// Answers HTTP that is not gRPC in plain text.

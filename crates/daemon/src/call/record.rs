@@ -105,6 +105,10 @@ impl Record {
 }
 
 impl CallLog {
+    pub(super) fn method(&self) -> &str {
+        self.record.method()
+    }
+
     pub(super) fn end(&mut self, code: Code) {
         if std::mem::replace(&mut self.ended, true) {
             return;
