@@ -16,12 +16,12 @@ use rustls::ClientConfig;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::chunks::Chunks;
+use crate::chunks::{Chunk, Chunks};
 use crate::contract::Contract;
 use crate::dial::Window;
 use crate::gather::{NodeCall, gather, no_answer};
 use crate::held::hold;
-use crate::interleave::interleave;
+use crate::interleave::{MAX_UNCOUNTED_BYTES, interleave};
 use crate::limits::{CallLimits, LOCAL_STREAM_BYTES, Limits};
 use crate::merge::NodeTag;
 use crate::outgoing::{Asker, Outgoing, PROXY_FROM};
@@ -244,7 +244,7 @@ impl Fanout {
         let window = Window::of_call(places.len());
         // Thousands of names: they are in `places`.
         drop(parts);
-        let body = body.collect().await?.to_bytes();
+        let body = counted(body.collect().await?.to_bytes(), &limits).await?;
         let answer_timeout = timeout.map_or(settings.answer_timeout, before);
         // A stream has no end to wait for: only the caller's deadline bounds it.
         let deadline = if method.streams {
@@ -326,6 +326,16 @@ impl Fanout {
         self.contract
             .get_or_init(|| Arc::new(Contract::from_descriptors(self.descriptors)))
     }
+}
+
+/// Returns the request with the memory it counts for: it stays until the last node has been called, and
+/// the nodes of a stream are called when its caller reads.
+async fn counted(body: Bytes, limits: &CallLimits) -> Result<Bytes, Status> {
+    if body.len() <= MAX_UNCOUNTED_BYTES {
+        return Ok(body);
+    }
+    let memory = limits.memory(body.len()).await?;
+    Ok(Chunk::new(body.into(), memory).into_bytes())
 }
 
 /// Returns a timeout shorter than the caller's, so that the merged answer still arrives in time.

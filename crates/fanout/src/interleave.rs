@@ -22,7 +22,7 @@ use crate::merge::NodeTag;
 /// The message size every node may use, however many nodes there are.
 const MIN_SHARE: usize = 1 << 20;
 /// Larger messages count one by one; smaller ones are covered by what a stream counts for anyway.
-const MAX_UNCOUNTED_BYTES: usize = 16 << 10;
+pub(crate) const MAX_UNCOUNTED_BYTES: usize = 16 << 10;
 
 /// The state of one node's stream.
 enum State {
