@@ -236,3 +236,17 @@ fn du_does_what_its_name_says() {
     node.cli().run(["du", "-d", "-1", &path]).failed(2);
     assert!(node.cli().run(["du", "--help"]).ok().contains("Examples"));
 }
+
+#[tokio::test]
+async fn too_many_or_endless_paths_are_refused() {
+    let node = TestNode::start();
+    for paths in [vec![String::new(); 4097], vec!["x".repeat(1 << 20)]] {
+        let request = DiskUsageRequest {
+            paths,
+            ..DiskUsageRequest::default()
+        };
+        let status = usage(&node, request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().len() < 1000, "{status}");
+    }
+}

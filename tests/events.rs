@@ -154,6 +154,14 @@ async fn bad_requests_are_refused_with_what_to_do() {
         ),
         (
             EventsRequest {
+                with_actor_id: "x".repeat(1 << 20),
+                ..Default::default()
+            },
+            Code::InvalidArgument,
+            "with_actor_id",
+        ),
+        (
+            EventsRequest {
                 tail_seconds: -5,
                 ..Default::default()
             },

@@ -6,8 +6,13 @@ use mainstay_api::machine::{DiskUsageInfo, DiskUsageRequest};
 use mainstay_node::files::{Usage, UsageOptions, UsageWalk};
 use tonic::Status;
 
+use super::list::check_length;
 use crate::rpc::{Answers, Gathering, Gone, produce_many};
 use crate::text::{path_from_wire, path_to_wire, shown_path};
+
+/// Paths of one call. They stay in memory until its end, and an empty one takes two bytes of the
+/// request.
+const MAX_PATHS: usize = 4096;
 
 pub(super) fn stream(request: &DiskUsageRequest) -> Result<Answers<DiskUsageInfo>, Status> {
     let options = UsageOptions {
@@ -19,9 +24,19 @@ pub(super) fn stream(request: &DiskUsageRequest) -> Result<Answers<DiskUsageInfo
             "no path is named; set paths, such as \"/\"",
         ));
     };
-    let absolute = |path: &String| Path::new("/").join(path_from_wire(path));
-    let what = shown_path(&absolute(first));
-    let paths: Vec<PathBuf> = request.paths.iter().map(absolute).collect();
+    let count = request.paths.len();
+    if count > MAX_PATHS {
+        return Err(Status::invalid_argument(format!(
+            "the call names {count} paths; the most is {MAX_PATHS}"
+        )));
+    }
+    let absolute = |path: &String| {
+        check_length(path)?;
+        Ok::<_, Status>(Path::new("/").join(path_from_wire(path)))
+    };
+    let what = shown_path(&absolute(first)?);
+    let paths = request.paths.iter().map(absolute);
+    let paths: Vec<PathBuf> = paths.collect::<Result<_, _>>()?;
     let threshold = request.threshold;
     produce_many(what, move |infos| {
         paths

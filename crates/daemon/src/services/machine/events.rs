@@ -18,12 +18,19 @@ use crate::text::shorten;
 
 /// Events read from the journal at once.
 const BATCH: usize = 128;
+/// Longer actor ids are refused: each stream keeps the one it selects.
+const MAX_ACTOR_BYTES: usize = 256;
 
 pub(super) async fn stream(
     store: &EventStore,
     request: &EventsRequest,
 ) -> Result<Answers<Event>, Status> {
     let start = start_at(request)?;
+    if request.with_actor_id.len() > MAX_ACTOR_BYTES {
+        return Err(Status::invalid_argument(format!(
+            "with_actor_id is longer than {MAX_ACTOR_BYTES} bytes"
+        )));
+    }
     let store = store.clone();
     // Finding the start may read old segments from disk.
     let subscription = tokio::task::spawn_blocking(move || store.subscribe(start))

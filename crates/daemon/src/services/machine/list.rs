@@ -10,10 +10,26 @@ use mainstay_node::files::{Entry, Facts, Kind, Walk, WalkOptions};
 use tonic::Status;
 
 use crate::rpc::{Answers, produce_many, status};
-use crate::text::{path_from_wire, path_to_wire, shown_path};
+use crate::text::{path_from_wire, path_to_wire, shorten, shown_path};
+
+/// Longer paths are refused at once; the kernel accepts 4,096 bytes, of which each may be escaped.
+const MAX_PATH_BYTES: usize = 64 << 10;
+
+/// Refuses a path that would only take memory for as long as the call goes on.
+pub(super) fn check_length(path: &str) -> Result<(), Status> {
+    if path.len() > MAX_PATH_BYTES {
+        return Err(Status::invalid_argument(format!(
+            "{:?} is not a path: it has {} bytes",
+            shorten(path),
+            path.len()
+        )));
+    }
+    Ok(())
+}
 
 pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status> {
     let types = types(request)?;
+    check_length(&request.root)?;
     let root = match request.root.as_str() {
         "" => PathBuf::from("/"),
         root => PathBuf::from("/").join(path_from_wire(root)),
