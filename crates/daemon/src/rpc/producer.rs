@@ -132,7 +132,8 @@ impl<T> Gathering<'_, T> {
         self.reader.give(Err(status))
     }
 
-    fn give_all(&mut self) -> Result<(), Gone> {
+    /// Ends the batch.
+    pub fn give_all(&mut self) -> Result<(), Gone> {
         self.given = Instant::now();
         let next = Vec::with_capacity(self.items.len());
         let items = std::mem::replace(&mut self.items, next);

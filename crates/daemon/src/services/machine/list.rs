@@ -15,6 +15,10 @@ use crate::text::{path_from_wire, path_to_wire, shorten, shown_path};
 /// Longer paths are refused at once; the kernel accepts 4,096 bytes, of which each may be escaped.
 const MAX_PATH_BYTES: usize = 64 << 10;
 
+/// An entry with more than this in its extended attributes ends its batch: an entry may have 1 MiB of
+/// them, and batches wait for their reader.
+const LARGE_XATTRS_BYTES: usize = 8 << 10;
+
 /// Refuses a path that would only take memory for as long as the call goes on.
 pub(super) fn check_length(path: &str) -> Result<(), Status> {
     if path.len() > MAX_PATH_BYTES {
@@ -47,7 +51,12 @@ pub(super) fn stream(request: &ListRequest) -> Result<Answers<FileInfo>, Status>
         for entry in walk {
             entries.keep_alive()?;
             if wanted(&types, &entry) {
-                entries.add(info(entry))?;
+                let info = info(entry);
+                let xattrs: usize = info.xattrs.iter().map(|xattr| xattr.data.len()).sum();
+                entries.add(info)?;
+                if xattrs > LARGE_XATTRS_BYTES {
+                    entries.give_all()?;
+                }
             }
         }
         Ok(())
