@@ -25,7 +25,7 @@ pub struct CallBody {
     ended: bool,
 }
 
-/// What is known of the answer to a call that began; nothing of a refusal.
+/// The answer to a call that began, as far as it is known; empty for a refusal.
 #[derive(Debug, Default)]
 pub(super) struct Begun {
     /// A stream may begin work when it is read: a stream of this node merged with those of others
