@@ -1,5 +1,5 @@
 //! Folding of repeated lines: the first is written at once, and those that repeat it within a
-//! window become one line with their count.
+//! window become one line with their count. A single repetition is a line like the first.
 //!
 //! The table is bounded. A count is never lost: it is written at the end of its window, when the log
 //! is read, and when the log is closed. Readings write a bounded number of lines in a window: a caller
@@ -49,6 +49,8 @@ struct Count {
     kind: String,
     shared: String,
     repeated: u64,
+    /// The line of the only repetition.
+    single: Option<String>,
     total: Duration,
     longest: Duration,
 }
@@ -64,6 +66,7 @@ impl Folds {
         };
         if let Some(count) = self.counts.get_mut(key) {
             count.repeated += 1;
+            count.single = (count.repeated == 1).then(|| line.single(time));
             count.total += line.took;
             count.longest = count.longest.max(line.took);
             return None;
@@ -92,7 +95,8 @@ impl Folds {
         self.counts.retain(|_, count| {
             let repeats = count.repeated > 0;
             if repeats {
-                lines.push(count.line(time));
+                let single = count.single.take();
+                lines.push(single.unwrap_or_else(|| count.line(time)));
                 count.reset();
             }
             repeats || !ended
@@ -180,6 +184,22 @@ mod tests {
         assert_eq!(folds.take_lines(now), [expected]);
         assert_eq!(folds.take_lines(now), Vec::<String>::new());
         assert_eq!(folds.add(now, &line("method=/a", None)), None);
+    }
+
+    #[test]
+    fn a_single_repetition_is_an_ordinary_line_with_its_own_time() {
+        let mut folds = Folds::default();
+        let now = Timestamp::now();
+        let later = now + Duration::from_secs(5);
+        assert!(folds.add(now, &line("method=/a", None)).is_some());
+        assert_eq!(folds.add(now, &line("method=/a", None)), None);
+        let expected = format!("{now} INFO call method=/a took=10us");
+        assert_eq!(folds.take_lines(later), [expected]);
+        assert_eq!(folds.take_lines(later), Vec::<String>::new());
+        for _ in 0..2 {
+            assert_eq!(folds.add(now, &line("method=/a", None)), None);
+        }
+        assert!(folds.take_lines(later)[0].contains(" count=2 "));
     }
 
     #[test]
