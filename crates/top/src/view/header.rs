@@ -55,7 +55,10 @@ impl View<'_> {
             width: area.width.saturating_sub(clock_width.saturating_add(1)),
             ..area
         };
-        if beside.width < 30 {
+        let text = line.to_string();
+        let fits = Line::from(text.trim_end()).width() <= usize::from(beside.width);
+        // The facts about the node come first.
+        if beside.width < 30 || !fits {
             return row(frame, area, 0, line);
         }
         row(frame, beside, 0, line);

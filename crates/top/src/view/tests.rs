@@ -60,6 +60,15 @@ fn one_node_on_a_small_terminal() {
 }
 
 #[test]
+fn the_clock_gives_way_to_the_facts_about_the_node() {
+    for (width, has_clock) in [(40, false), (60, false), (160, true)] {
+        let text = drawn(&app(&["10.0.0.5:50000"], width, 24, 4));
+        let header = text.lines().next().unwrap_or_default();
+        assert_eq!(header.contains("23:32:14"), has_clock, "{header}");
+    }
+}
+
+#[test]
 fn one_node_on_a_large_terminal() {
     let mut app = app(&["10.0.0.5:50000"], 160, 50, 16);
     log(&mut app, 300);
