@@ -136,6 +136,27 @@ fn bash_completes_values_of_the_node() {
     }
 }
 
+#[test]
+fn commands_are_offered_by_name_and_aliases_only_where_no_name_fits() {
+    let node = TestNode::start();
+    let offered = in_bash(&node, "mainstay ");
+    for (name, alias) in [
+        ("top", "dashboard"),
+        ("ps", "processes"),
+        ("ls", "list"),
+        ("cp", "copy"),
+        ("df", "mounts"),
+    ] {
+        assert!(offered.iter().any(|word| word == name), "{offered:?}");
+        assert!(!offered.iter().any(|word| word == alias), "{offered:?}");
+    }
+    assert_eq!(in_bash(&node, "mainstay proc"), ["processes"]);
+    assert_eq!(
+        in_bash(&node, "mainstay processes --int"),
+        in_bash(&node, "mainstay ps --int")
+    );
+}
+
 /// Returns the names of the contexts.
 fn contexts(node: &TestNode) -> Vec<String> {
     let all = node.cli().run(["config", "list", "-o", "json"]).json();

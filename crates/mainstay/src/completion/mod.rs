@@ -66,7 +66,24 @@ fi
 
 /// Returns the command line with the completers of its values.
 fn command() -> Command {
-    with_completers(Cli::command(), &[])
+    with_hidden_aliases(with_completers(Cli::command(), &[]))
+}
+
+/// Offers an alias only where no name fits. Of a name and its visible aliases the engine offers only
+/// the first in the alphabet.
+fn with_hidden_aliases(command: Command) -> Command {
+    command.mut_subcommands(|below| {
+        let aliases: Vec<&'static str> = below
+            .get_visible_aliases()
+            // The process ends with the completion.
+            .map(|alias| &*alias.to_owned().leak())
+            .collect();
+        let below = match aliases.is_empty() {
+            true => below,
+            false => below.visible_alias(None).aliases(aliases),
+        };
+        with_hidden_aliases(below)
+    })
 }
 
 fn with_completers(command: Command, path: &[String]) -> Command {
