@@ -74,7 +74,7 @@ impl Cgroups {
             }
         }
         match global.output {
-            Format::Table => output::print(&table(answers).to_string())?,
+            Format::Table => client.print_table(table(answers))?,
             format => output::print_answers(format, "mainstay.Cgroups", &answers)?,
         }
         client.finish()

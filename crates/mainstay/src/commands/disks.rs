@@ -45,7 +45,7 @@ impl Disks {
             }
         }
         match global.output {
-            Format::Table => output::print(&table(answers).to_string())?,
+            Format::Table => client.print_table(table(answers))?,
             format => output::print_answers(format, "storage.Disks", &answers)?,
         }
         client.finish()

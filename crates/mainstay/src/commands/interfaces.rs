@@ -47,7 +47,7 @@ impl Interfaces {
             }
         }
         match global.output {
-            Format::Table => output::print(&self.table(answers).to_string())?,
+            Format::Table => client.print_table(self.table(answers))?,
             format => output::print_answers(format, "network.Interfaces", &answers)?,
         }
         client.finish()

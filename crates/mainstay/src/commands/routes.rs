@@ -56,7 +56,7 @@ impl Routes {
             answer.message.routes.retain(|route| self.shows(route));
         }
         match global.output {
-            Format::Table => output::print(&table(answers).to_string())?,
+            Format::Table => client.print_table(table(answers))?,
             format => output::print_answers(format, "network.Routes", &answers)?,
         }
         client.finish()

@@ -52,7 +52,7 @@ impl Time {
             }
         };
         match global.output {
-            Format::Table => output::print(&table(answers).to_string())?,
+            Format::Table => client.print_table(table(answers))?,
             format => output::print_answers(format, "time.Time", &answers)?,
         }
         client.finish()
