@@ -99,10 +99,16 @@ impl Connection {
     }
 
     fn add(&self, failed: NodeError) {
-        self.failed().push(FailedNode {
-            failure: failed.into(),
-            printed: false,
-        });
+        let failure = Failure::from(failed);
+        let mut all = self.failed();
+        // Of a command with several calls, the same error is reported once.
+        let is_known = |known: &FailedNode| known.failure.message == failure.message;
+        if !all.iter().any(is_known) {
+            all.push(FailedNode {
+                failure,
+                printed: false,
+            });
+        }
     }
 
     fn failed(&self) -> std::sync::MutexGuard<'_, Vec<FailedNode>> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mainstay_api::os::{Stats as NodeStats, StatsRequest};
+use mainstay_api::runtime::ListCellsRequest;
 
 use super::{NAMESPACE, connect};
 use crate::cli::{Format, Global};
@@ -28,6 +29,18 @@ pub struct CellStats {
 impl CellStats {
     pub async fn run(self, global: &Global) -> Outcome {
         let client = connect(global).await?;
+        if let Some(cell) = &self.cell {
+            // Statistics have no rows for a cell without executables; the list knows if it exists.
+            let request = ListCellsRequest {
+                cell_name: cell.clone(),
+            };
+            client
+                .call_each(client.timeout(), &request, |request| {
+                    let mut cells = client.cells();
+                    async move { cells.list(request).await }
+                })
+                .await?;
+        }
         let request = StatsRequest {
             namespace: NAMESPACE.to_owned(),
             ..StatsRequest::default()
