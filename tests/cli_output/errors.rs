@@ -48,6 +48,11 @@ fn errors_before_a_connection_match_their_snapshots() {
             &["cell", "stop", "web", "--signal", "STOPPIT"],
         ),
         ("bad-time", &["logs", "mainstay", "--since", "yesterday"]),
+        ("bad-duration", &["events", "--since", "yesterday"]),
+        (
+            "bad-reconnect",
+            &["run", "--reconnect", "foo", "--", "true"],
+        ),
         (
             "bad-role",
             &["pki", "client", "--name", "x", "--role", "os:god"],
@@ -63,6 +68,31 @@ fn errors_before_a_connection_match_their_snapshots() {
         // The context of a node is called after its host.
         let shown = shown.replace(&format!("has {}\n", hostname()), "has HOSTNAME\n");
         insta::assert_snapshot!(name, shown);
+    }
+}
+
+#[test]
+fn a_full_disk_behind_stdout_is_named() {
+    let node = TestNode::start();
+    for args in [
+        &["version"][..],
+        &["ls", "/"],
+        &["cat", "/proc/version"],
+        &["run", "--no-stdin", "--", "echo", "text"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let output = Command::new(binary())
+            .args(args)
+            .env("HOME", node.scratch())
+            .env("MAINSTAY_STATE", node.state())
+            .stdin(std::process::Stdio::null())
+            .stdout(full.unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        let expected = "error: cannot write to stdout: No space left on device";
+        assert!(said.contains(expected), "{args:?}: {said}");
     }
 }
 
@@ -107,6 +137,7 @@ fn errors_of_the_node_match_their_snapshots() {
         ("file-not-found", &["cat", "/no/such/file"]),
         ("relative-path", &["cat", "etc/passwd"]),
         ("cell-not-found", &["cell", "list", "nowhere"]),
+        ("cell-stats-not-found", &["cell", "stats", "nowhere"]),
         (
             "executable-not-found",
             &["cell", "logs", "nowhere", "server"],

@@ -45,6 +45,28 @@ fn tables_of_the_machine_match_their_snapshots() {
 }
 
 #[test]
+fn the_node_is_a_column_only_where_nodes_are_named() {
+    let node = TestNode::start();
+    let name = node.listen().to_string();
+    for command in ["df", "disks", "interfaces", "routes", "time", "cgroups"] {
+        let depth: &[&str] = match command {
+            "cgroups" => &["-d", "1"],
+            _ => &[],
+        };
+        let alone = [&[command], depth].concat();
+        let named = [&[command, "-n", &name], depth].concat();
+        let header = |args: &[&str]| node.cli().run(args).ok().lines().next().map(str::to_owned);
+        let header_alone = header(&alone).unwrap();
+        assert!(!header_alone.contains("NODE"), "{command}: {header_alone}");
+        let header_named = header(&named).unwrap();
+        assert!(
+            header_named.starts_with("NODE "),
+            "{command}: {header_named}"
+        );
+    }
+}
+
+#[test]
 fn tables_of_files_match_their_snapshots() {
     let node = TestNode::start();
     let _filters = filters(&node);
@@ -69,6 +91,8 @@ fn tables_of_the_client_configuration_match_their_snapshots() {
     let run = |args: &[&str]| node.cli().run(own.iter().chain(args));
     let merged = run(&["config", "merge", &file]);
     insta::assert_snapshot!("config-merge", merged.stderr);
+    let again = run(&["config", "merge", &file]);
+    insta::assert_snapshot!("config-merge-again", again.stderr);
     let socket = node.socket().display().to_string();
     let added = run(&["config", "add", "local", "--socket", &socket]);
     insta::assert_snapshot!("config-add", added.stderr);

@@ -8,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use mainstay_client::Options;
+use mainstay_client::format::parse_duration;
 
 use crate::commands::{
     cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
@@ -146,7 +147,7 @@ pub struct Global {
     pub output: Format,
 
     /// Timeout of connecting and of one answer; for streams, of connecting only
-    #[arg(long, global = true, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, global = true, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
 }
 

@@ -159,6 +159,20 @@ impl Failure {
         Self::new(Exit::Failed, format!("cannot {action} {path}: {error}"))
     }
 
+    /// Creates a failure of a write to stdout. A broken pipe is no error.
+    pub fn stdout(error: std::io::Error) -> Self {
+        Self::stream("stdout", error)
+    }
+
+    /// Creates a failure of a write to a stream. A broken pipe is no error.
+    pub fn stream(name: &str, error: std::io::Error) -> Self {
+        let message = format!("cannot write to {name}: {error}");
+        Self {
+            message,
+            ..Self::from(error)
+        }
+    }
+
     /// Prints the message, unless that is done, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self.report {

@@ -17,6 +17,12 @@ pub fn parse_time(text: &str) -> Result<Timestamp, String> {
         .map_err(|_| "the duration is too long".to_owned())
 }
 
+/// Parses a duration such as `10s` or `1h 30m`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "write a duration: 500ms, 10s, 5m, 2h, 1day".to_owned())
+}
+
 /// Converts a time to its protobuf message.
 pub fn wire_time(time: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome, warn};
 use crate::output;
-use mainstay_client::format::Table;
+use mainstay_client::format::{Table, counted};
 use mainstay_client::{chain, config_path, load_config, user_config_path};
 
 /// Manage the contexts of the client configuration
@@ -166,6 +166,7 @@ fn merge(global: &Global, file: &Path) -> Outcome {
     }
     let count = other.contexts.len();
     change(global, |config| {
+        let before = config.contexts.len();
         let current = other.context.clone();
         let renamed = config.merge(other);
         if config.context.is_empty() {
@@ -174,7 +175,14 @@ fn merge(global: &Global, file: &Path) -> Outcome {
                 .find(|renamed| renamed.from == current)
                 .map_or(current, |renamed| renamed.to.clone());
         }
-        let mut message = format!("{count} contexts added from {}", file.display());
+        // A context is never replaced: what is not new was there already.
+        let added = config.contexts.len() - before;
+        let unchanged = count.saturating_sub(added);
+        let mut message = format!("{} added", counted(added as u64, "context"));
+        if unchanged > 0 {
+            message.push_str(&format!(", {unchanged} unchanged"));
+        }
+        message.push_str(&format!(" from {}", file.display()));
         for renamed in renamed {
             message.push_str(&format!("; {:?} renamed to {:?}", renamed.from, renamed.to));
         }

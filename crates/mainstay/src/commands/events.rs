@@ -4,7 +4,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::event;
 use mainstay_api::machine::{Event, EventsRequest, ServiceStateEvent};
-use mainstay_client::format::{json_of_bytes, local_time, printable};
+use mainstay_client::format::{json_of_bytes, local_time, parse_duration, printable};
 use mainstay_journal::EventId;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub struct Events {
     tail: Option<i32>,
 
     /// Start with the events of the last TIME: 10m, 2h, 1day
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "after")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "after")]
     since: Option<std::time::Duration>,
 
     /// Start after the event with this id, to resume a stream

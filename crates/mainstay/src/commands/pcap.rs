@@ -10,6 +10,7 @@ use mainstay_api::common::Data;
 use mainstay_api::machine::{BpfInstruction, PacketCaptureRequest};
 use mainstay_capture::filter::compile;
 use mainstay_capture::{Decoder, Instruction, Item, LinkType, PcapngEncoder, parse_program};
+use mainstay_client::format::{counted, parse_duration};
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::Streaming;
 
@@ -49,7 +50,7 @@ pub struct Pcap {
     count: Option<u64>,
 
     /// End after this TIME
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
 
     /// Keep at most N bytes of each packet
@@ -190,10 +191,21 @@ impl Pcap {
             }
         };
         // What was captured is kept, whatever ended it.
-        written.out.flush()?;
+        written
+            .out
+            .flush()
+            .map_err(|error| self.write_failure(error))?;
         let (packets, dropped) = (written.packets, written.dropped);
-        anstream::eprintln!("{packets} packets captured, {dropped} dropped by the node");
+        let packets = counted(packets, "packet");
+        anstream::eprintln!("{packets} captured, {dropped} dropped by the node");
         outcome
+    }
+
+    fn write_failure(&self, error: std::io::Error) -> Failure {
+        match &self.write {
+            Some(path) => Failure::file("write", path, &error),
+            None => Failure::stdout(error),
+        }
     }
 
     /// Writes a part of the stream; returns whether the capture is complete.
@@ -225,8 +237,12 @@ impl Pcap {
             }
         }
         let encoded = written.encoder.take();
-        written.out.write_all(&encoded)?;
-        written.out.flush()?;
+        let written_all = written.out.write_all(&encoded);
+        written_all.map_err(|error| self.write_failure(error))?;
+        written
+            .out
+            .flush()
+            .map_err(|error| self.write_failure(error))?;
         Ok(Some(written.packets) == self.count)
     }
 

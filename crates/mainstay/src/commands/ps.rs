@@ -12,7 +12,7 @@ use crate::connection::Connection;
 use crate::failure::{Exit, Outcome};
 use crate::output;
 use mainstay_client::Answer;
-use mainstay_client::format::{Table, cpu_time, size};
+use mainstay_client::format::{Table, cpu_time, parse_duration, size};
 
 /// List processes
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub struct Ps {
     filter: Option<String>,
 
     /// Refresh every TIME [default: 2s]
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = parse_duration)]
     watch: Option<Duration>,
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn print_text(
         client.report(data.metadata.as_ref());
         let node = client.node_name(data.metadata.as_ref());
         lines.write(&mut out, &node, &data.bytes)?;
-        out.flush()?;
+        out.flush().map_err(Failure::stdout)?;
     }
     lines.finish(&mut out)?;
     client.finish()
@@ -118,9 +118,9 @@ pub(super) async fn print_entries<E: Entry>(
                 output::item(format, &value)?
             }
         };
-        out.write_all(text.as_bytes())?;
+        out.write_all(text.as_bytes()).map_err(Failure::stdout)?;
     }
-    out.flush()?;
+    out.flush().map_err(Failure::stdout)?;
     client.finish()?;
     match failed {
         0 => Ok(()),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mainstay_client::chain;
+use mainstay_client::format::parse_duration;
 
 use crate::cli::{Format, Global};
 use crate::failure::{Exit, Failure, Outcome, print_error, warn};
@@ -86,7 +87,7 @@ impl From<mainstay_top::Error> for Failure {
 
 /// Parses an interval within bounds that neither flood the nodes nor freeze the view.
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let interval = parse_duration(text)?;
     let bounds = Duration::from_millis(100)..=Duration::from_secs(3600);
     if bounds.contains(&interval) {
         Ok(interval)

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::item;
 use crate::cli::Format;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// Writes the bytes of one node as they come. Of several nodes it writes whole lines, prefixed with
 /// the node; in JSON and YAML each line is an object. A terminal gets no control characters.
@@ -34,9 +34,10 @@ impl NodeLines {
     pub fn write(&mut self, out: &mut impl Write, node: &str, bytes: &[u8]) -> Outcome {
         if self.format == Format::Table && !self.several {
             return match &mut self.filter {
-                Some(filter) => Ok(out.write_all(filter.filter(bytes).as_bytes())?),
-                None => Ok(out.write_all(bytes)?),
-            };
+                Some(filter) => out.write_all(filter.filter(bytes).as_bytes()),
+                None => out.write_all(bytes),
+            }
+            .map_err(Failure::stdout);
         }
         let mut text = self.unfinished.remove(node).unwrap_or_default();
         text.extend_from_slice(bytes);
@@ -62,29 +63,33 @@ impl NodeLines {
             self.line(out, &node, &line)?;
         }
         if let Some(filter) = &mut self.filter {
-            out.write_all(filter.finish().as_bytes())?;
+            out.write_all(filter.finish().as_bytes())
+                .map_err(Failure::stdout)?;
         }
-        Ok(out.flush()?)
+        out.flush().map_err(Failure::stdout)
     }
 
     fn line(&self, out: &mut impl Write, node: &str, line: &[u8]) -> Outcome {
         match self.format {
             Format::Table => {
-                out.write_all(printable(node).as_bytes())?;
-                out.write_all(b": ")?;
+                out.write_all(printable(node).as_bytes())
+                    .map_err(Failure::stdout)?;
+                out.write_all(b": ").map_err(Failure::stdout)?;
                 if self.filter.is_some() {
                     let mut whole = TerminalFilter::default();
-                    out.write_all(whole.filter(line).as_bytes())?;
-                    out.write_all(whole.finish().as_bytes())?;
+                    out.write_all(whole.filter(line).as_bytes())
+                        .map_err(Failure::stdout)?;
+                    out.write_all(whole.finish().as_bytes())
+                        .map_err(Failure::stdout)?;
                 } else {
-                    out.write_all(line)?;
+                    out.write_all(line).map_err(Failure::stdout)?;
                 }
-                out.write_all(b"\n")?;
+                out.write_all(b"\n").map_err(Failure::stdout)?;
             }
             format => {
                 let line = String::from_utf8_lossy(line);
                 let text = item(format, &json!({ "node": node, "line": line }))?;
-                out.write_all(text.as_bytes())?;
+                out.write_all(text.as_bytes()).map_err(Failure::stdout)?;
             }
         }
         Ok(())

@@ -24,8 +24,9 @@ pub fn print(text: &str) -> Outcome {
 /// Writes text to stdout as it is: control sequences of this command, or credentials.
 pub fn print_raw(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(Failure::stdout)
 }
 
 /// Prints the only document of a command that answers once.

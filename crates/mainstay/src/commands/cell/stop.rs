@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mainstay_api::runtime::StopCellRequest;
+use mainstay_client::format::parse_duration;
 use nix::sys::signal::Signal;
 
 use super::{MIN_STOP_TIMEOUT, connect};
@@ -31,7 +32,7 @@ pub struct Stop {
     signal: i32,
 
     /// Grace period before SIGKILL; 0s kills at once [default: that of the node, 10s]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     grace: Option<Duration>,
 }
 

@@ -79,7 +79,7 @@ impl Target {
                 let message = format!("cannot unpack to {}: {error}", self.path.display());
                 return Err(Failure::new(Exit::Failed, message));
             }
-            // A broken pipe is no error.
+            (PartialFiles::Stream, Ok(Err(error))) => return Err(Failure::stdout(error)),
             (_, Ok(Err(error))) => return Err(error.into()),
             (PartialFiles::Archive { partial, archive }, Ok(Ok(_))) => {
                 fs::rename(partial, archive)

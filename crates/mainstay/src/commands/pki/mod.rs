@@ -82,7 +82,8 @@ fn ttl(text: &str) -> Result<Duration, String> {
         .map_err(|_| "write a duration: 24h, 30days, 1year".to_owned())?;
     let (min, max) = (
         Duration::from_secs(60),
-        Duration::from_secs(100 * 365 * 24 * 3600),
+        // A year of a duration is 365.25 days.
+        Duration::from_secs(100 * 31_557_600),
     );
     if ttl < min || ttl > max {
         return Err("the validity period must be between 1m and 100years".to_owned());
@@ -114,4 +115,19 @@ fn authority(dir: Option<PathBuf>) -> Outcome<Authority> {
         None => state_or_local(None)?.join("pki"),
     };
     Ok(PkiDir::new(dir).authority()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_the_validity_period_are_allowed() {
+        for allowed in ["1m", "30days", "100years"] {
+            assert!(ttl(allowed).is_ok(), "{allowed}");
+        }
+        for refused in ["59s", "101years", "soon"] {
+            assert!(ttl(refused).is_err(), "{refused}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use super::program::Program;
 use super::stdin::Stdin;
 use super::terminal;
 use crate::connection::Connection;
-use crate::failure::{Outcome, warn};
+use crate::failure::{Failure, Outcome, warn};
 
 /// The standard input and the terminal of the command, for the program to use.
 pub(super) struct Attachment {
@@ -108,8 +108,8 @@ impl Attachment {
             Response::Output(output) => {
                 self.warn_of_gap(output.offset);
                 let mut out = stdout();
-                out.write_all(&output.data).await?;
-                out.flush().await?;
+                out.write_all(&output.data).await.map_err(Failure::stdout)?;
+                out.flush().await.map_err(Failure::stdout)?;
                 self.output += output.data.len() as u64;
             }
             Response::StdinAccepted(offset) => {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mainstay_api::runtime::Cell;
+use mainstay_client::format::parse_duration;
 
 use super::cell::cell_options::CellOptions;
 use super::cell::executable_options::ExecutableOptions;
@@ -61,7 +62,7 @@ pub struct Run {
     no_stdin: bool,
 
     /// Try for TIME to connect again when the node is lost
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     reconnect: Duration,
 
     #[command(flatten)]

@@ -156,8 +156,8 @@ impl Program<'_> {
 
     async fn relay_output(&self, pid: i32) -> Outcome {
         tokio::try_join!(
-            self.relay_channel(pid, LogChannelType::ChannelStdout, stdout()),
-            self.relay_channel(pid, LogChannelType::ChannelStderr, stderr()),
+            self.relay_channel(pid, LogChannelType::ChannelStdout, ("stdout", stdout())),
+            self.relay_channel(pid, LogChannelType::ChannelStderr, ("stderr", stderr())),
         )?;
         Ok(())
     }
@@ -167,14 +167,14 @@ impl Program<'_> {
         &self,
         pid: i32,
         channel: LogChannelType,
-        mut out: impl AsyncWrite + Unpin,
+        (name, mut out): (&str, impl AsyncWrite + Unpin),
     ) -> Outcome {
         let mut position = Position::default();
         self.link
             .retry(async |client: &Connection| {
                 let since = position.time_nanos;
                 let lines = self.output(client, pid, channel, since).await?;
-                relay(lines, &mut out, &mut position).await
+                relay(lines, (name, &mut out), &mut position).await
             })
             .await
     }

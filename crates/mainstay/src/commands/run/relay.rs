@@ -5,7 +5,7 @@ use mainstay_api::observe::LogItem;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tonic::Status;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// Received lines written at once.
 const MAX_BATCH_LINES: usize = 256;
@@ -34,7 +34,7 @@ impl Position {
 /// starts at the time of `position`; lines that were written before are skipped.
 pub(super) async fn relay(
     lines: impl Stream<Item = Result<LogItem, Status>> + Unpin,
-    mut out: impl AsyncWrite + Unpin,
+    (name, mut out): (&str, impl AsyncWrite + Unpin),
     position: &mut Position,
 ) -> Outcome {
     let mut known = *position;
@@ -64,8 +64,9 @@ pub(super) async fn relay(
         }
         // Before the write: a part of it may have been written when it fails.
         *position = reached;
-        out.write_all(&text).await?;
-        out.flush().await?;
+        let failure = |error| Failure::stream(name, error);
+        out.write_all(&text).await.map_err(failure)?;
+        out.flush().await.map_err(failure)?;
         if let Some(status) = failed {
             return Err(status.into());
         }
@@ -94,7 +95,7 @@ mod tests {
         }]);
         let mut out = Vec::new();
         let mut position = Position::default();
-        let outcome = relay(lines, &mut out, &mut position)
+        let outcome = relay(lines, ("stdout", &mut out), &mut position)
             .now_or_never()
             .unwrap();
         assert_eq!(outcome.unwrap_err().exit, Exit::Unreachable);
@@ -116,7 +117,7 @@ mod tests {
         let first = stream::iter([at(1, "a"), at(2, "b"), at(2, "c"), {
             Err(Status::unavailable("the node is stopping"))
         }]);
-        let outcome = relay(first, &mut out, &mut position)
+        let outcome = relay(first, ("stdout", &mut out), &mut position)
             .now_or_never()
             .unwrap();
         assert!(outcome.is_err());
@@ -126,7 +127,7 @@ mod tests {
             ..at(3, "e").unwrap()
         };
         let resumed = stream::iter([at(2, "b"), at(2, "c"), at(2, "d"), Ok(last)]);
-        relay(resumed, &mut out, &mut position)
+        relay(resumed, ("stdout", &mut out), &mut position)
             .now_or_never()
             .unwrap()
             .unwrap();

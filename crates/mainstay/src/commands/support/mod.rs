@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mainstay_client::format::counted;
 
 use super::connect;
 use super::cp::Interrupts;
@@ -118,7 +119,10 @@ async fn write(
         0 => Ok(()),
         count => Err(Failure::new(
             Exit::Failed,
-            format!("{path} is incomplete: {count} readings failed; errors.txt in it names them"),
+            format!(
+                "{path} is incomplete: {} failed; errors.txt in it has the errors",
+                counted(count as u64, "reading")
+            ),
         )),
     }
 }
