@@ -190,7 +190,7 @@ mod tests {
     fn a_single_repetition_is_an_ordinary_line_with_its_own_time() {
         let mut folds = Folds::default();
         let now = Timestamp::now();
-        let later = now + Duration::from_secs(5);
+        let later = Timestamp::from_nanos(now.as_nanos() + 5_000_000_000);
         assert!(folds.add(now, &line("method=/a", None)).is_some());
         assert_eq!(folds.add(now, &line("method=/a", None)), None);
         let expected = format!("{now} INFO call method=/a took=10us");
