@@ -4,12 +4,22 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 
 use mainstay_api::runtime::AttachData;
+use nix::sys::signal::{SigSet, Signal};
+use rustix::time::Timespec;
 use tokio::sync::mpsc;
+
+use super::terminal;
 
 /// The most bytes of one message.
 const MAX_CHUNK_BYTES: usize = 32 * 1024;
 /// Bytes that are sent before the node has accepted earlier ones.
 const WINDOW_BYTES: usize = 256 * 1024;
+
+/// Time between checks whether the command is in the foreground again, of which nothing notifies.
+const BACKGROUND_CHECK: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// Bytes read from standard input, with their offsets.
 pub(super) struct Stdin {
@@ -27,11 +37,18 @@ impl Stdin {
         let (send, read) = mpsc::channel(1);
         let builder = std::thread::Builder::new().name("stdin".to_owned());
         builder.spawn(move || {
+            // A read in the background then fails with EIO instead of stopping the process.
+            let _ = SigSet::from_iter([Signal::SIGTTIN]).thread_block();
             let mut stdin = io::stdin().lock();
             let mut buffer = vec![0; MAX_CHUNK_BYTES];
             loop {
                 let got = match stdin.read(&mut buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    // Not EOF: the user may bring the command to the foreground again.
+                    Err(_) if terminal::is_in_background() => {
+                        let _ = rustix::event::poll(&mut [], Some(&BACKGROUND_CHECK));
+                        continue;
+                    }
                     Ok(0) | Err(_) => return,
                     Ok(got) => got,
                 };
@@ -96,7 +113,8 @@ impl Stdin {
     }
 }
 
-/// Returns whether standard input may have anything to read: it is neither closed nor `/dev/null`.
+/// Returns whether standard input may have anything to read: it is neither closed nor `/dev/null` nor
+/// a terminal on which the command is in the background.
 pub(super) fn is_useful() -> bool {
     /// The device number of `/dev/null`.
     const NULL: (u32, u32) = (1, 3);
@@ -108,5 +126,6 @@ pub(super) fn is_useful() -> bool {
         rustix::fs::minor(stat.st_rdev),
     );
     let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
-    kind != rustix::fs::FileType::CharacterDevice || device != NULL
+    let is_null = kind == rustix::fs::FileType::CharacterDevice && device == NULL;
+    !is_null && !terminal::is_in_background()
 }

@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal, Stdin};
 
 use mainstay_api::runtime::TerminalSize;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::process::getpgrp;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 
 use crate::failure::{Failure, Outcome};
 
@@ -40,6 +41,12 @@ pub(super) fn check() -> Outcome {
     Err(Failure::usage(
         "--tty needs a terminal as stdin; without --tty, stdin can be a pipe or a file",
     ))
+}
+
+/// Returns whether standard input is the controlling terminal and another process group is in its
+/// foreground. A read would stop this one.
+pub(super) fn is_in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground != getpgrp())
 }
 
 /// Returns the size of the terminal; that of a classic one if it is unknown.
