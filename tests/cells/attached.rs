@@ -68,8 +68,12 @@ impl Drop for Piped {
 /// `mainstay run -t` on a terminal of this test.
 fn on_terminal(node: &TestNode, script: &str) -> OnTerminal {
     let mut command = Command::new(binary());
+    command.args(["run", "-t", "--", "sh", "-c", script]);
+    command_on_terminal(node, command)
+}
+
+fn command_on_terminal(node: &TestNode, mut command: Command) -> OnTerminal {
     command
-        .args(["run", "-t", "--", "sh", "-c", script])
         .env_clear()
         .env("HOME", node.scratch())
         .env("MAINSTAY_STATE", node.state())
@@ -151,6 +155,10 @@ async fn a_run_resumes_after_its_daemon_was_killed() {
     run.write("three");
     let (code, rest, said) = run.ended();
     assert_eq!((code, rest.as_str()), (Some(4), "threedone\n"), "{said}");
+    let lost =
+        "warning: connection to the node lost; the program runs on; reconnecting for up to 60s";
+    assert!(said.starts_with(lost), "{said}");
+    assert!(said.ends_with("\nnote: reconnected\n"), "{said}");
     test.finish().await;
 }
 
@@ -194,12 +202,20 @@ async fn a_terminal_has_the_size_of_the_terminal_outside() {
 #[tokio::test]
 async fn a_terminal_outlives_the_daemon() {
     let test = CellNode::start("tty-resume");
-    let script = "echo ready; while read line; do echo \"got $line\"; done; exit 7";
+    let script =
+        "stty -echo; echo ready; while read line; do echo \"got $line\"; printf '> '; done; exit 7";
     let mut run = on_terminal(&test.node, script);
     run.wait_for("ready");
     run.press("one\r");
-    run.wait_for("got one");
-    let test = test.crash(|_| run.press("two\r"), TestNode::restart);
+    run.wait_for("got one\n>");
+    let test = test.crash(
+        |_| {
+            run.wait_for("\nwarning: connection to the node lost");
+            run.press("two\r");
+        },
+        TestNode::restart,
+    );
+    run.wait_for("\nnote: reconnected\n");
     run.wait_for("got two");
     let shown = run.text();
     assert_eq!(shown.matches("got one").count(), 1, "{shown}");
@@ -219,6 +235,78 @@ async fn the_terminal_is_restored_when_the_command_is_terminated() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(run.pid()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(run.ended().code(), Some(6));
+    test.finish().await;
+}
+
+#[tokio::test]
+async fn a_cell_freed_during_a_run_is_named() {
+    let test = CellNode::start("tty-freed");
+    let mut run = on_terminal(&test.node, "printf 'ready> '; exec sleep 1000");
+    run.wait_for("ready>");
+    let name = test.list().await[0].cell.as_ref().unwrap().name.clone();
+    test.client().await.free(&name).await.unwrap();
+    assert_eq!(run.ended().code(), Some(1));
+    run.wait_for(&format!(
+        "\nerror: cell {name:?} was freed while the program ran"
+    ));
+    let shown = run.text();
+    assert!(!shown.contains("attachment"), "{shown}");
+    // Without a terminal, and in a cell that exists.
+    test.allocate("web", &[]).await;
+    let cli = test.node.cli().stdin(Stdio::piped());
+    let mut child = cli.spawn(["run", "--cell", "web", "--", "sh", "-c", "echo up; cat"]);
+    let mut run = Piped {
+        stdin: child.stdin.take(),
+        stdout: BufReader::new(child.stdout.take().unwrap()),
+        child,
+    };
+    assert_eq!(run.line(), "up\n");
+    test.client().await.free("web").await.unwrap();
+    let (code, _, said) = run.ended();
+    let freed = "error: cell \"web\" was freed while the program ran\n";
+    assert_eq!((code, said.as_str()), (Some(1), freed));
+    test.finish().await;
+}
+
+#[tokio::test]
+async fn a_run_in_the_background_does_not_read_the_terminal() {
+    let test = CellNode::start("tty-background");
+    // With job control, as in an interactive shell: each job has a process group of its own.
+    let script = "set -m; \"$0\" run -- sh -c 'wc -c; echo counted' & wait $!; echo ended $?";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).arg(binary());
+    let mut shell = command_on_terminal(&test.node, shell);
+    shell.wait_for("0\ncounted");
+    shell.wait_for("ended 0");
+    assert_eq!(shell.ended().code(), Some(0));
+    test.finish().await;
+}
+
+#[tokio::test]
+async fn a_run_moved_to_the_background_goes_on_and_reads_again_in_the_foreground() {
+    let test = CellNode::start("tty-moved");
+    // The shell returns to the foreground itself when the job stops.
+    let script = "set -m; \"$0\" run -- sh -c 'echo up; exec cat'; bg; echo moved; read line; \
+        echo shell $line; fg; echo ended $?";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).arg(binary());
+    let mut shell = command_on_terminal(&test.node, shell);
+    shell.wait_for("up");
+    // Ctrl-Z stops the command only.
+    shell.press("\x1a");
+    shell.wait_for("moved");
+    // The command does not take the line from the shell.
+    shell.press("one\r");
+    shell.wait_for("shell one");
+    shell.press("two\r");
+    // Once from the terminal, once from the program.
+    shell.wait_until("an echo", |screen| {
+        let shown = screen.contents();
+        shown.lines().filter(|line| *line == "two").count() == 2
+    });
+    shell.press("\x04");
+    shell.wait_for("ended 0");
+    assert_eq!(shell.ended().code(), Some(0));
     test.finish().await;
 }
 

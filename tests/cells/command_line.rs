@@ -1,7 +1,9 @@
 //! `mainstay cell` and `mainstay run`: a program on the node as if it ran here.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -146,6 +148,12 @@ fn a_program_that_cannot_be_executed_exits_like_in_a_shell() {
     assert!(said.contains("no-such-program"), "{said}");
     let said = node.cli().run(["run", "--", "/etc/passwd"]).failed(126);
     assert!(said.contains("/etc/passwd"), "{said}");
+    let garbage = node.scratch().join("garbage");
+    std::fs::write(&garbage, [0x7f, b'E', b'L', b'F', 0, 1, 2, 3]).unwrap();
+    std::fs::set_permissions(&garbage, Permissions::from_mode(0o755)).unwrap();
+    let garbage = garbage.to_str().unwrap();
+    let said = node.cli().run(["run", "--", garbage]).failed(126);
+    assert!(said.contains("cannot execute"), "{said}");
     assert!(node.cells().is_empty(), "{:?}", node.cells());
 }
 
@@ -232,6 +240,16 @@ fn a_lost_node_is_reported_with_the_cell_left_on_it() {
     assert_eq!(left.len(), 1, "it goes on without the daemon: {left:?}");
     let remedy = format!("mainstay cell free {}", left[0]);
     assert!(said.contains(&remedy), "{said}");
+    let logs = format!(
+        "may still run in cell {:?}: see mainstay cell list",
+        left[0]
+    );
+    assert!(said.contains(&logs), "{said}");
+    assert!(
+        said.contains(&format!("mainstay cell logs {} sh", left[0])),
+        "{said}"
+    );
+    assert!(!said.contains("reconnecting"), "{said}");
 }
 
 #[test]

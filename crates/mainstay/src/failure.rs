@@ -186,19 +186,29 @@ impl Failure {
 
 /// Prints an error to stderr.
 pub fn print_error(message: &str) {
-    print_labelled("error", AnsiColor::Red, message);
+    print_labelled("error", AnsiColor::Red, message, "\n");
 }
 
 /// Prints a warning to stderr.
 pub fn warn(message: &str) {
-    print_labelled("warning", AnsiColor::Yellow, message);
+    warn_with_end(message, "\n");
 }
 
-fn print_labelled(label: &str, colour: AnsiColor, message: &str) {
+/// Prints a warning to stderr with line ends for a terminal in raw mode.
+pub fn warn_with_end(message: &str, end: &str) {
+    print_labelled("warning", AnsiColor::Yellow, message, end);
+}
+
+/// Prints a note to stderr as [`warn_with_end`] does.
+pub fn note_with_end(message: &str, end: &str) {
+    print_labelled("note", AnsiColor::Cyan, message, end);
+}
+
+fn print_labelled(label: &str, colour: AnsiColor, message: &str, end: &str) {
     let style = Style::new().bold().fg_color(Some(colour.into()));
     // A message may quote a node; its control characters must not reach the terminal.
     let message = printable_lines(message);
-    anstream::eprintln!("{style}{label}:{style:#} {message}");
+    anstream::eprint!("{style}{label}:{style:#} {message}{end}");
 }
 
 /// Returns the remedy for an error in terms of the command line.

@@ -9,11 +9,12 @@ use tokio::io::{AsyncWriteExt, stdout};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::notices::Notices;
 use super::program::Program;
 use super::stdin::Stdin;
 use super::terminal;
 use crate::connection::Connection;
-use crate::failure::{Failure, Outcome, warn};
+use crate::failure::{Failure, Outcome};
 
 /// The standard input and the terminal of the command, for the program to use.
 pub(super) struct Attachment {
@@ -74,7 +75,10 @@ impl Attachment {
             let stdin_is_read = self.stdin.as_ref().is_some_and(Stdin::wants_more);
             tokio::select! {
                 answer = answers.message() => match answer?.map(|answer| answer.message) {
-                    Some(Some(message)) => self.handle(message, &mut send).await?,
+                    Some(Some(message)) => {
+                        program.link.answered();
+                        self.handle(message, &mut send, &program.link.notices).await?;
+                    }
                     // Of a later version.
                     Some(None) => {}
                     None => return Ok(()),
@@ -88,10 +92,10 @@ impl Attachment {
         }
     }
 
-    async fn handle(&mut self, message: Response, send: &mut Sender) -> Outcome {
+    async fn handle(&mut self, message: Response, send: &mut Sender, notices: &Notices) -> Outcome {
         match message {
             Response::Attached(start) => {
-                self.warn_of_gap(start.output_offset);
+                self.warn_of_gap(start.output_offset, notices);
                 if self.resized.is_some() {
                     // It may have changed since the start.
                     send.send(Request::Resize(terminal::size()));
@@ -106,10 +110,11 @@ impl Attachment {
                 send.attached = true;
             }
             Response::Output(output) => {
-                self.warn_of_gap(output.offset);
+                self.warn_of_gap(output.offset, notices);
                 let mut out = stdout();
                 out.write_all(&output.data).await.map_err(Failure::stdout)?;
                 out.flush().await.map_err(Failure::stdout)?;
+                notices.written(&output.data);
                 self.output += output.data.len() as u64;
             }
             Response::StdinAccepted(offset) => {
@@ -127,10 +132,10 @@ impl Attachment {
         }
     }
 
-    fn warn_of_gap(&mut self, offset: u64) {
+    fn warn_of_gap(&mut self, offset: u64, notices: &Notices) {
         if offset > self.output {
             let lost = offset - self.output;
-            warn(&format!(
+            notices.warn(&format!(
                 "{lost} bytes of output were lost; the log has them"
             ));
             self.output = offset;

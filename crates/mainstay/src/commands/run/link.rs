@@ -1,10 +1,12 @@
 //! The connection to the node, which is opened again when the daemon restarts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
+use super::notices::Notices;
 use crate::cli::Global;
 use crate::commands::connect;
 use crate::connection::Connection;
@@ -21,6 +23,9 @@ pub(super) struct Link<'a> {
     current: Mutex<Arc<Connection>>,
     /// How long to try to connect again.
     window: Duration,
+    /// The user was told that the connection is lost, and not yet that it is back.
+    lost: AtomicBool,
+    pub(super) notices: Notices,
 }
 
 impl<'a> Link<'a> {
@@ -29,6 +34,8 @@ impl<'a> Link<'a> {
             global,
             current: Mutex::new(Arc::new(connection)),
             window,
+            lost: AtomicBool::new(false),
+            notices: Notices::default(),
         }
     }
 
@@ -49,7 +56,12 @@ impl<'a> Link<'a> {
             let began = Instant::now();
             let failure = match call(&connection).await {
                 Err(failure) if failure.exit == Exit::Unreachable => failure,
-                done => return done,
+                done => {
+                    if done.is_ok() {
+                        self.answered();
+                    }
+                    return done;
+                }
             };
             if began.elapsed() > WORKED {
                 lost = None;
@@ -57,6 +69,26 @@ impl<'a> Link<'a> {
             }
             let since = *lost.get_or_insert_with(Instant::now);
             self.reopen(&connection, since, &mut delay, failure).await?;
+        }
+    }
+
+    /// Says that the connection is back, if it was lost. A new connection alone does not mean so: a
+    /// daemon that stops may still accept it.
+    pub(super) fn answered(&self) {
+        if self.lost.swap(false, Ordering::Relaxed) {
+            self.notices.note("reconnected");
+        }
+    }
+
+    fn say_lost(&self, failed: &Arc<Connection>) {
+        // While it is locked, another call connects and has said so.
+        let is_current = |current: tokio::sync::MutexGuard<'_, _>| Arc::ptr_eq(&current, failed);
+        if self.current.try_lock().is_ok_and(is_current) && !self.lost.swap(true, Ordering::Relaxed)
+        {
+            self.notices.warn(&format!(
+                "connection to the node lost; the program runs on; reconnecting for up to {:?}",
+                self.window
+            ));
         }
     }
 
@@ -72,6 +104,7 @@ impl<'a> Link<'a> {
             if since.elapsed() + *delay > self.window {
                 return Err(failure);
             }
+            self.say_lost(failed);
             let pause = std::future::pending::<()>();
             let _ = tokio::time::timeout(*delay, pause).await;
             *delay = (*delay * 2).min(MAX_DELAY);

@@ -1,9 +1,10 @@
 //! `mainstay run`: runs a program in a cell with its output, signals and exit code forwarded. The
-//! cell is freed however the run ends.
+//! cell is freed at the end, unless this process is killed or the node is lost.
 
 mod attach;
 mod link;
 mod name;
+mod notices;
 mod program;
 mod relay;
 mod signals;
@@ -105,9 +106,14 @@ impl Run {
         let status = match program.start(executable).await {
             Ok(pid) => match Guarded::open(self.tty, has_stdin) {
                 Ok(Guarded { streams, raw }) => {
+                    link.notices.set_raw(raw.is_some());
                     let status = program.watch(pid, &mut signals, streams, created).await;
                     // Before anything else is said on the terminal.
                     drop(raw);
+                    link.notices.set_raw(false);
+                    if status.is_err() {
+                        link.notices.begin_line();
+                    }
                     status
                 }
                 Err(failure) => Err(failure),
@@ -115,7 +121,9 @@ impl Run {
             Err(failure) => Err(failure),
         };
         if created {
-            program.free(&mut signals).await;
+            let end = program.free(&mut signals).await;
+            let status = status.map_err(|failure| program.explain(failure, end));
+            return program.outcome(&status?);
         }
         program.outcome(&status?)
     }

@@ -31,6 +31,15 @@ pub(super) enum Streams {
     Pipes(Option<Attachment>),
 }
 
+/// State of the program after the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Stopped,
+    /// Another client has freed its cell.
+    CellGone,
+    Unknown,
+}
+
 pub(super) struct Program<'a> {
     pub(super) link: &'a Link<'a>,
     pub(super) node: Option<String>,
@@ -84,6 +93,10 @@ impl Program<'_> {
                 // The cell exists and the role permits a start, so these concern the program.
                 Code::NotFound => failed(Exit::CommandNotFound, &status),
                 Code::PermissionDenied => failed(Exit::NotExecutable, &status),
+                // A format that the kernel does not know, among others.
+                Code::FailedPrecondition if status.message().starts_with("cannot execute ") => {
+                    failed(Exit::NotExecutable, &status)
+                }
                 Code::AlreadyExists => Err(Failure::new(
                     Exit::Failed,
                     format!("{}; choose another name with --name NAME", status.message()),
@@ -93,7 +106,7 @@ impl Program<'_> {
         }
     }
 
-    /// Waits for the program to exit, and stops it if waiting fails.
+    /// Waits for the program to exit, and stops it if waiting fails and its cell is not freed.
     pub(super) async fn watch(
         &self,
         pid: i32,
@@ -102,10 +115,13 @@ impl Program<'_> {
         cell_is_freed: bool,
     ) -> Outcome<ExecutableStatus> {
         let status = self.wait(pid, signals, streams).await;
-        if status.is_err() && !cell_is_freed {
-            self.terminate(signals).await;
+        match status {
+            Err(failure) if !cell_is_freed => {
+                let end = self.terminate(signals).await;
+                Err(self.explain(failure, end))
+            }
+            status => status,
         }
-        status
     }
 
     /// Waits until the program has exited and its output is written.
@@ -121,7 +137,9 @@ impl Program<'_> {
                 Streams::Pipes(None) => self.relay_output(pid).await,
                 Streams::Pipes(Some(mut attachment)) => {
                     let input = async {
-                        if let Err(failure) = attachment.forward(self, pid).await {
+                        if let Err(failure) = attachment.forward(self, pid).await
+                            && self.is_running(pid).await
+                        {
                             warn(&format!("stdin is not forwarded: {}", failure.message));
                         }
                         // The output says when the program has exited.
@@ -152,6 +170,13 @@ impl Program<'_> {
                 format!("exit status of {:?} is unknown to the node", self.name),
             )),
         }
+    }
+
+    async fn is_running(&self, pid: i32) -> bool {
+        let client = self.link.current().await;
+        let found = cell::executable(&client, self.node(), self.cell, self.name).await;
+        let status = found.ok().flatten();
+        status.is_some_and(|status| status.pid == pid && status.state() == ExecutableState::Running)
     }
 
     async fn relay_output(&self, pid: i32) -> Outcome {
@@ -193,7 +218,9 @@ impl Program<'_> {
         };
         let mut observe = client.observe();
         let stream = observe.get_sub_process_stream(request_to_node(self.node(), request));
-        Ok(client.within(stream).await?.into_inner())
+        let stream = client.within(stream).await?.into_inner();
+        self.link.answered();
+        Ok(stream)
     }
 
     /// Forwards the first signal, kills the program on the second, and gives up on the third.
@@ -228,7 +255,7 @@ impl Program<'_> {
     }
 
     /// Frees the cell and kills whatever still runs in it.
-    pub(super) async fn free(&self, signals: &mut Signals) {
+    pub(super) async fn free(&self, signals: &mut Signals) -> End {
         let mut request = request_to_node(
             self.node(),
             FreeCellRequest {
@@ -246,36 +273,62 @@ impl Program<'_> {
             signal = signals.twice() => Err(interrupted(signal)),
         };
         match freed {
-            Ok(()) => {}
+            Ok(()) => End::Stopped,
             // Another client has freed it.
-            Err(failure) if failure.exit == Exit::NotFound => {}
-            Err(failure) => warn(&format!(
-                "cannot free cell {0:?}: {1}; remove it with mainstay cell free {0}",
-                self.cell, failure.message
-            )),
+            Err(failure) if failure.exit == Exit::NotFound => End::CellGone,
+            Err(failure) => {
+                warn(&format!(
+                    "cannot free cell {0:?}: {1}; remove it with mainstay cell free {0}",
+                    self.cell, failure.message
+                ));
+                End::Unknown
+            }
         }
     }
 
     /// Stops the program in an existing cell, which is not freed.
-    async fn terminate(&self, signals: &mut Signals) {
+    async fn terminate(&self, signals: &mut Signals) -> End {
         let stopped = tokio::select! {
             stopped = self.stop(SIGTERM, None) => stopped,
             signal = signals.twice() => Err(interrupted(signal)),
         };
         match stopped {
-            Ok(()) => {}
-            // It was never started.
-            Err(failure) if failure.exit == Exit::NotFound => {}
-            Err(failure) => warn(&format!(
-                "cannot stop {0:?}: {1}; stop it with mainstay cell stop {2} {0}",
-                self.name, failure.message, self.cell
-            )),
+            Ok(()) => End::Stopped,
+            // It was started before, so it can only be gone with its cell.
+            Err(failure) if failure.exit == Exit::NotFound => End::CellGone,
+            Err(failure) => {
+                self.link.notices.warn(&format!(
+                    "cannot stop {0:?}: {1}; stop it with mainstay cell stop {2} {0}",
+                    self.name, failure.message, self.cell
+                ));
+                End::Unknown
+            }
+        }
+    }
+
+    /// Returns a failure of the run in terms of the state of the program.
+    pub(super) fn explain(&self, failure: Failure, end: End) -> Failure {
+        match (failure.exit, end) {
+            (Exit::Failed | Exit::NotFound, End::CellGone) => Failure::new(
+                Exit::Failed,
+                format!("cell {:?} was freed while the program ran", self.cell),
+            ),
+            (Exit::Unreachable | Exit::Timeout, End::Unknown) => Failure::new(
+                failure.exit,
+                format!(
+                    "{0}; {1:?} may still run in cell {2:?}: see mainstay cell list and mainstay \
+                     cell logs {2} {1}",
+                    failure.message, self.name, self.cell
+                ),
+            ),
+            _ => failure,
         }
     }
 
     /// Returns the exit status of the program as the outcome of the command.
     pub(super) fn outcome(&self, status: &ExecutableStatus) -> Outcome {
         if status.oom_killed {
+            self.link.notices.begin_line();
             warn(&format!(
                 "{:?} was OOM-killed: cell {:?} reached its memory limit",
                 self.name, self.cell
