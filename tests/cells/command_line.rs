@@ -387,8 +387,10 @@ fn a_cell_lives_from_allocation_to_freeing() {
     assert_eq!(row(&table, "web/inner ")[1], "-");
     let stats = cli(&["cell", "stats", "web"]).ok();
     assert_eq!(row(&stats, " server ")[..2], ["web", "server"]);
-    let others = cli(&["cell", "stats", "we"]).ok();
-    assert_eq!(others.lines().count(), 1, "{others}");
+    let idle = cli(&["cell", "stats", "web/inner"]).ok();
+    assert_eq!(idle.lines().count(), 1, "{idle}");
+    let missing = cli(&["cell", "stats", "we"]).failed(6);
+    assert!(missing.contains("cell we does not exist"), "{missing}");
 
     let stop = ["cell", "stop", "web", "server", "--signal", "KILL"];
     assert!(cli(&stop).ok().contains("stopped"));
