@@ -285,11 +285,13 @@ async fn a_run_in_the_background_does_not_read_the_terminal() {
 #[tokio::test]
 async fn a_run_moved_to_the_background_goes_on_and_reads_again_in_the_foreground() {
     let test = CellNode::start("tty-moved");
+    let go = test.node.scratch().join("go");
     // The shell returns to the foreground itself when the job stops.
-    let script = "set -m; \"$0\" run -- sh -c 'echo up; exec cat'; bg; echo moved; read line; \
-        echo shell $line; fg; echo ended $?";
+    let script = "set -m; \"$0\" run -- sh -c \"echo up; until test -e $1; do sleep 0.05; done; \
+        echo went on; exec cat\"; bg; echo moved; read line; echo shell $line; read line; fg; \
+        echo ended $?";
     let mut shell = Command::new("bash");
-    shell.args(["-c", script]).arg(binary());
+    shell.args(["-c", script]).arg(binary()).arg(&go);
     let mut shell = command_on_terminal(&test.node, shell);
     shell.wait_for("up");
     // Ctrl-Z stops the command only.
@@ -298,6 +300,9 @@ async fn a_run_moved_to_the_background_goes_on_and_reads_again_in_the_foreground
     // The command does not take the line from the shell.
     shell.press("one\r");
     shell.wait_for("shell one");
+    std::fs::write(&go, "").unwrap();
+    shell.wait_for("went on");
+    shell.press("\r");
     shell.press("two\r");
     // Once from the terminal, once from the program.
     shell.wait_until("an echo", |screen| {
