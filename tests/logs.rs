@@ -480,7 +480,7 @@ async fn a_log_deleted_under_the_daemon_is_written_again() {
         machine.version(()).await.unwrap();
         node.wait_for_log("MachineService/Version");
         delete();
-        machine.memory(()).await.unwrap();
+        // Never folded: the files are read without the daemon, which would write counts first.
         let read = ReadRequest {
             path: "/etc/hostname".to_owned(),
         };
@@ -488,10 +488,10 @@ async fn a_log_deleted_under_the_daemon_is_written_again() {
         while stream.message().await.unwrap().is_some() {}
         // Lines are written up to 10 ms after the reply.
         soon("the logs to be there again", async {
-            for (log, wanted) in [("mainstay", "/Memory"), ("audit", "/Read")] {
+            for log in ["mainstay", "audit"] {
                 loop {
                     let text = std::fs::read_to_string(logs.join(log).join("current"));
-                    if text.is_ok_and(|text| text.contains(wanted)) {
+                    if text.is_ok_and(|text| text.contains("/Read")) {
                         break;
                     }
                     machine.memory(()).await.unwrap();

@@ -262,7 +262,7 @@ async fn a_cell_with_the_mounts_of_the_host_changes_neither_its_limits_nor_the_m
         test.allocate_as("a", spec).await;
         let script = "for path in /proc/sys/kernel/core_pattern /proc/sysrq-trigger \
              $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do \
-             if [ -w $path ]; then echo writable: $path; fi; done; echo done";
+             if (: >>$path) 2>/dev/null; then echo writable: $path; fi; done; echo done";
         assert_eq!(test.says("a", &format!("sh -c '{script}'")).await, "done\n");
         test.cells.free("a".parse().unwrap()).await.unwrap();
     }
@@ -369,6 +369,14 @@ exec unshare --mount sh -ec '
 
 #[tokio::test]
 async fn root_in_a_cell_cannot_leave_the_chroot_of_the_daemon() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    if mounts
+        .lines()
+        .any(|mount| mount.starts_with("rootfs / ") || mount.starts_with("none / rootfs"))
+    {
+        println!("skipped: an initramfs as root file system cannot be pivoted");
+        return;
+    }
     let root = tempfile::tempdir().unwrap();
     let mut test = TestCells::new("leave-chroot");
     test.reopen_with(|settings| {

@@ -1,4 +1,4 @@
-//! What the core asks its driver to do.
+//! Requests of the core to its driver.
 
 use std::time::Duration;
 

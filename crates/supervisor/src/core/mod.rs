@@ -46,7 +46,7 @@ pub struct Status {
     pub has_process: bool,
 }
 
-/// What an adopted service was doing.
+/// The state of a service that an earlier supervisor left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// Its process runs.
