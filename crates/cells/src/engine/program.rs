@@ -31,6 +31,10 @@ pub(super) fn resolve(
         new_privileges: spec.allow_new_privileges,
         filter: spec.seccomp.filter()?,
         own_cgroups: !cell.share.contains(&Namespace::Cgroup),
+        // Through the host's /proc, which comes with its mounts.
+        sees_host_processes: [Namespace::Pid, Namespace::Mount]
+            .iter()
+            .any(|namespace| cell.share.contains(namespace)),
         users: cell.user_namespace.then_some(users),
     })
 }

@@ -105,6 +105,9 @@ pub(crate) struct Program {
     pub(crate) filter: Option<Filter>,
     /// Whether it gets a cgroup namespace of its own.
     pub(crate) own_cgroups: bool,
+    /// Whether it sees processes of the host, which it may then neither trace nor signal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) sees_host_processes: bool,
     /// The UIDs and GIDs of the host that its user namespace maps 0 and up to, if it gets one.
     pub(crate) users: Option<UserRange>,
 }

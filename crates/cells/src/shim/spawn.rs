@@ -165,6 +165,10 @@ fn prepare_child(
         unshare(CloneFlags::CLONE_NEWCGROUP).map_err(|errno| (Step::Group, errno.into()))?;
     }
     lower_nofile_limit();
+    if program.sees_host_processes {
+        // Those that are root with no more capabilities lead, by /proc/PID/root, past all masks.
+        sys::confine_to_own_processes().map_err(|error| (Step::Capabilities, error))?;
+    }
     chdir(&strings.working_directory).map_err(|errno| (Step::WorkingDirectory, errno.into()))?;
     drop_privileges(program)
 }

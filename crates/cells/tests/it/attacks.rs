@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 
 use mainstay_cells::seccomp::Profile;
 use mainstay_cells::{CellSpec, ExecutableSpec, ExitStatus, Namespace};
@@ -247,6 +248,47 @@ async fn a_cell_with_the_mounts_and_processes_of_the_host_does_not_see_the_state
         );
         assert_eq!(test.says(cell, &script).await, "seen\n");
     }
+    test.free_all().await;
+}
+
+/// A process of the host that is root without capabilities is open to root in a cell, as far as the
+/// kernel's own rules go.
+#[tokio::test]
+async fn a_cell_with_the_processes_of_the_host_neither_opens_nor_signals_them() {
+    // SAFETY: without attributes it only returns the version.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) };
+    if abi < 6 {
+        println!("skipped: this kernel has no Landlock with scopes (ABI {abi})");
+        return;
+    }
+    let test = TestCells::new("host-processes");
+    let secret = secret(&test);
+    let host = Command::new("setpriv")
+        .args(["--bounding-set=-all", "--inh-caps=-all", "sleep", "1000"])
+        .spawn();
+    let mut host = host.unwrap();
+    let share = [Namespace::Pid, Namespace::Mount, Namespace::Ipc];
+    for share in [&share[..], &[Namespace::Mount]] {
+        let spec = CellSpec {
+            share: share.iter().copied().collect(),
+            ..CellSpec::default()
+        };
+        test.allocate_as("a", spec).await;
+        let pid = host.id();
+        let script = format!(
+            "cat /proc/{pid}/root{secret} 2>/dev/null; \
+             kill -0 {pid} 2>/dev/null && echo signalled; echo done"
+        );
+        let said = test.says("a", &script).await;
+        if said != "done\n" {
+            host.kill().unwrap();
+            host.wait().unwrap();
+        }
+        assert_eq!(said, "done\n", "{share:?}");
+        test.cells.free("a".parse().unwrap()).await.unwrap();
+    }
+    host.kill().unwrap();
+    host.wait().unwrap();
     test.free_all().await;
 }
 
