@@ -47,6 +47,7 @@ fn check_caller(caller: &Caller, info: &CertificateInfo) {
         "could forge a log line"
     );
     let via = Via::Certificate {
+        names: info.sans.clone(),
         serial: info.serial.clone(),
         fingerprint: info.fingerprint.clone(),
         not_after: info.not_after,
