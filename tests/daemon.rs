@@ -221,7 +221,8 @@ fn inherited_sockets_are_used() {
     // which the shell becomes by exec.
     let fd = listener.as_raw_fd();
     rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
-    let mut shell = std::process::Command::new("sh");
+    // Of any number: a small shell knows descriptors of one digit only.
+    let mut shell = std::process::Command::new("bash");
     shell.arg("-c").arg(format!(
         "exec 3<&{fd}; export LISTEN_PID=$$ LISTEN_FDS=1; exec {} serve --state {}",
         mainstay_testkit::binary().display(),
