@@ -109,6 +109,9 @@ pub async fn run(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
+/// The largest message of a node.
+const MAX_MESSAGE_BYTES: usize = 32 << 20;
+
 /// The p99 of `Version` for somebody else, without and with a call that has this node answer
 /// `Processes` thousands of times.
 async fn attacked(
@@ -128,7 +131,10 @@ async fn attacked(
     for _ in 0..rounds {
         alone.push(version().await?);
     }
-    let mut attacker = attacker.clone();
+    // The answer is as large as a message may be.
+    let mut attacker = attacker
+        .clone()
+        .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let names = vec![own.to_owned(); NAMES];
     let attack =
         tokio::spawn(async move { attacker.processes(to_nodes((), &names)).await.map(drop) });
