@@ -109,6 +109,13 @@ pub enum BadLimit {
     DeviceTwice { device: Device },
 }
 
+impl Limits {
+    /// Returns whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl CpuShares {
     pub const DEFAULT: Self = Self(1024);
 

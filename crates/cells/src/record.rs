@@ -143,6 +143,12 @@ pub(crate) fn write_cell(path: &Path, record: &CellRecord) -> io::Result<()> {
     }
 }
 
+/// Writes a cell record by rename, without fsync.
+pub(crate) fn write_runtime_cell(path: &Path, record: &CellRecord) -> io::Result<()> {
+    let bytes = mainstay_records::encode(record, CELL_VERSION)?;
+    mainstay_records::write_runtime(path, &bytes)
+}
+
 /// Writes an executable record by rename, without fsync: a start does not wait for the disk.
 pub(crate) fn write_executable(path: &Path, record: &ExecutableRecord) -> io::Result<()> {
     let bytes = mainstay_records::encode(record, EXECUTABLE_VERSION)?;

@@ -54,6 +54,17 @@ pub struct ExecutableSpec {
     /// The initial size of its terminal, if it runs on a pseudoterminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalSize>,
+    /// Limits of its own, within those of its cell.
+    #[serde(skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
+    /// Sizes of its log that differ from the node's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_file_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_total_bytes: Option<u64>,
+    /// Supplementary groups, where the engine does not confine its executables.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<u32>,
 }
 
 impl ExecutableSpec {

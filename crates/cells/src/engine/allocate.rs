@@ -121,7 +121,14 @@ fn create(inner: &Inner, cell: &Cell) -> Result<(), CellError> {
         return Err(failed(io::ErrorKind::AlreadyExists.into()));
     }
     let created = create_directory(&directory)
-        .and_then(|()| record::write_cell(&inner.paths.cell_record(name), &cell.record))
+        .and_then(|()| {
+            let path = inner.paths.cell_record(name);
+            match inner.unconfined {
+                // Defined elsewhere, and allocated anew from there.
+                true => record::write_runtime_cell(&path, &cell.record),
+                false => record::write_cell(&path, &cell.record),
+            }
+        })
         .map_err(failed)
         .and_then(|()| {
             let _roots = inner.keep_cgroup_roots();

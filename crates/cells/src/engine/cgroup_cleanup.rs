@@ -29,7 +29,12 @@ impl Inner {
             return;
         };
         for name in ended {
-            let _ = cgroups.remove_membership(&executable_cgroup(cell.name(), &name));
+            let cgroup = executable_cgroup(cell.name(), &name);
+            let record = cell.state().executables.get(&name).cloned();
+            let _ = match record.is_none_or(|record| record.spec.limits.is_empty()) {
+                true => cgroups.remove_membership(&cgroup),
+                false => cgroups.remove(&cgroup),
+            };
         }
     }
 }
@@ -74,6 +79,7 @@ mod tests {
             uid_range: (0, 0),
             user_namespace: false,
             default_pids: Some(4096),
+            unconfined: false,
         };
         let cells = Cells::open(settings, NoEvents).unwrap();
         let name: CellName = "a".parse().unwrap();

@@ -1,8 +1,8 @@
 //! The processes of a cell.
 
 use super::cgroup_names::{executable_cgroup, is_of_executable};
-use super::{CellError, Cells};
-use crate::name::CellName;
+use super::{CellError, Cells, lock};
+use crate::name::{CellName, ExecutableName};
 
 impl Cells {
     /// Lists the host PIDs of the processes in a cell, without those of nested cells. Blocks on the
@@ -21,6 +21,41 @@ impl Cells {
             pids.extend(processes.into_iter().map(|pid| pid.as_raw_nonzero().get()));
         }
         Ok(pids)
+    }
+
+    /// Lists the host PIDs of the processes of one executable. Blocks on the kernel.
+    pub fn processes_of(
+        &self,
+        cell: &CellName,
+        executable: &ExecutableName,
+    ) -> Result<Vec<i32>, CellError> {
+        let cgroups = self.0.cgroups()?;
+        let processes = cgroups.processes(&executable_cgroup(cell, executable));
+        let processes = processes.map_err(CellError::Cgroup)?.into_iter();
+        Ok(processes.map(|pid| pid.as_raw_nonzero().get()).collect())
+    }
+
+    /// Removes the record and the log of an executable that has ended. Blocks on the disk.
+    pub fn forget(&self, cell: &CellName, executable: &ExecutableName) -> Result<(), CellError> {
+        let found = self.0.find(cell)?;
+        let _files = lock(&found.files);
+        {
+            let mut state = found.state();
+            let running = state.running(executable).is_some();
+            if running || state.starting.as_ref() == Some(executable) {
+                return Err(CellError::AlreadyRunning {
+                    cell: cell.clone(),
+                    executable: executable.clone(),
+                });
+            }
+            state.executables.remove(executable);
+            state.published.remove(executable);
+        }
+        let removed = self.0.paths.remove_executable(cell, executable);
+        removed.map_err(|source| CellError::RecordIo {
+            cell: cell.clone(),
+            source,
+        })
     }
 
     /// Returns whether a process or thread is in a cell, and not in a nested one. False if it has

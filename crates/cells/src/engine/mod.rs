@@ -83,6 +83,9 @@ pub struct Settings {
     pub user_namespace: bool,
     /// The number of processes and threads in a cell without a limit of its own; `None` is unlimited.
     pub default_pids: Option<u32>,
+    /// Executables run as those of an init system do: with the host's mounts as they are, the
+    /// daemon's capabilities and no seccomp filter. For programs of the node's operator alone.
+    pub unconfined: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +112,7 @@ struct Inner {
     users: UserRange,
     user_namespace: bool,
     default_pids: Option<u32>,
+    unconfined: bool,
     /// Or why this machine cannot run cells.
     cgroups: Result<Cgroups, CgroupError>,
     paths: Paths,
@@ -145,7 +149,7 @@ impl Cells {
         };
         let mut directories = vec![settings.state];
         directories.extend(settings.hidden);
-        let hidden = HiddenPaths { directories };
+        let hidden = (!settings.unconfined).then_some(HiddenPaths { directories });
         // Before records are read, so that none written later is missed.
         let (watch, watch_thread) =
             WatchHandle::new(&paths.executables).map_err(OpenError::Watch)?;
@@ -161,6 +165,7 @@ impl Cells {
             },
             user_namespace: settings.user_namespace,
             default_pids: settings.default_pids,
+            unconfined: settings.unconfined,
             cgroups: Cgroups::new(layout, settings.cgroup),
             zygote: Zygote::new(settings.zygote, hidden),
             logs: LogStore::open(&paths.logs)?,

@@ -36,6 +36,39 @@ pub(super) fn resolve(
             .iter()
             .any(|namespace| cell.share.contains(namespace)),
         users: cell.user_namespace.then_some(users),
+        unconfined: false,
+        groups: Vec::new(),
+    })
+}
+
+/// Resolves the defaults of an executable that is not confined.
+pub(super) fn resolve_unconfined(
+    cell: &CellSpec,
+    spec: &ExecutableSpec,
+) -> Result<Program, CellError> {
+    let uid = spec.uid.unwrap_or(0);
+    let mut environment = spec.environment.clone();
+    if !environment.iter().any(|one| one.starts_with("PATH=")) {
+        environment.insert(0, format!("PATH={DEFAULT_PATH}"));
+    }
+    Ok(Program {
+        paths: paths(spec.words.first().map_or("", String::as_str), &environment),
+        words: spec.words.clone(),
+        environment,
+        working_directory: spec
+            .working_directory
+            .clone()
+            .unwrap_or_else(|| "/".to_owned()),
+        uid,
+        gid: spec.gid.unwrap_or(uid),
+        capabilities: Capabilities::NONE.grant()?,
+        new_privileges: true,
+        filter: None,
+        own_cgroups: !cell.share.contains(&Namespace::Cgroup),
+        sees_host_processes: false,
+        users: None,
+        unconfined: true,
+        groups: spec.groups.clone(),
     })
 }
 

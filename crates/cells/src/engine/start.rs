@@ -82,7 +82,11 @@ impl Starting<'_> {
         // The shim says whether the executable is running already: it knows first.
         let cgroups = self.inner.cgroups()?;
         let cgroup = executable_cgroup(self.cell.name(), &self.executable);
-        match cgroups.recreate(&cgroup, &Limits::default()) {
+        if self.inner.unconfined {
+            // In the hierarchies of limits that it has no more.
+            let _ = cgroups.remove(&cgroup);
+        }
+        match cgroups.recreate(&cgroup, &self.spec.limits) {
             // Populated: processes left by the previous run stay with its name.
             Ok(()) | Err(CgroupError::Exists { .. }) => {}
             Err(error) => return Err(CellError::Cgroup(error)),
@@ -90,7 +94,10 @@ impl Starting<'_> {
         let started = self.request(cgroups, &cgroup);
         if started.is_err() {
             // Fails if processes of an earlier run are in it.
-            let _ = cgroups.remove_membership(&cgroup);
+            let _ = match self.spec.limits.is_empty() {
+                true => cgroups.remove_membership(&cgroup),
+                false => cgroups.remove(&cgroup),
+            };
         }
         let record = started?;
         let run = record.run;
@@ -136,11 +143,16 @@ impl Starting<'_> {
             return Err(self.too_many());
         }
         let entry = cgroups.entry_fds(cgroup).map_err(CellError::Cgroup)?;
-        let oom_kills = cgroups.oom_kill_counter(self.cell.name().as_str());
+        let oom_kills = match self.spec.limits.is_empty() {
+            true => cgroups.oom_kill_counter(self.cell.name().as_str()),
+            false => cgroups.oom_kill_counter(cgroup),
+        };
         let limits = *lock(&self.inner.logs_limits);
         let record = &self.cell.record;
-        let program =
-            program::resolve(&record.spec, self.hostname(), &self.spec, self.inner.users)?;
+        let program = match self.inner.unconfined {
+            true => program::resolve_unconfined(&record.spec, &self.spec)?,
+            false => program::resolve(&record.spec, self.hostname(), &self.spec, self.inner.users)?,
+        };
         let request = Request::Start(Box::new(StartRequest {
             // A shim of an earlier build would start it without what it asks for.
             version: match self.spec.is_attachable() {
@@ -150,8 +162,8 @@ impl Starting<'_> {
             name: self.executable.clone(),
             spec: self.spec.clone(),
             program,
-            log_file_bytes: limits.file_bytes,
-            log_total_bytes: limits.total_bytes,
+            log_file_bytes: self.spec.log_file_bytes.unwrap_or(limits.file_bytes),
+            log_total_bytes: self.spec.log_total_bytes.unwrap_or(limits.total_bytes),
             log_keep_free: self.inner.logs_keep_free.load(Ordering::Relaxed),
             unified: entry.unified.is_some(),
             procs: entry.procs.len(),
@@ -249,6 +261,7 @@ impl Starting<'_> {
             unified: entry.unified.is_some(),
             procs: entry.procs.len(),
             pid_max: self.inner.pid_max(&self.cell.record.spec),
+            unconfined: self.inner.unconfined,
         };
         let mut fds = vec![control.as_fd(), executables.as_fd(), logs.as_fd()];
         fds.extend(entry.unified.iter().chain(&entry.procs).map(AsFd::as_fd));

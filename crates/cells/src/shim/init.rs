@@ -97,7 +97,7 @@ fn prepare(spec: &ShimSpec, host: &HostFds) -> Result<(), (u8, io::Error)> {
     rustix::process::chdir("/").map_err(errno(0))?;
     if !spec.share.contains(&Namespace::Mount) {
         // A /proc that is writable for a moment: the limit of PIDs is set through it.
-        isolate::mount_proc(|| set_pid_max(spec, Path::new("/proc"))).map_err(
+        isolate::mount_proc(spec, || set_pid_max(spec, Path::new("/proc"))).map_err(
             |(limit, error)| {
                 let operation = if limit { 2 } else { 1 };
                 failed(operation)(error)

@@ -28,7 +28,17 @@ const HOST_WIDE_PROC: [(&str, &std::ffi::CStr); 5] = [
 /// Sets up the namespaces; fails with the operation that failed and its error.
 pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static str, io::Error)> {
     let own = |namespace| !spec.share.contains(&namespace);
-    if own(Namespace::Mount) {
+    if spec.unconfined {
+        if own(Namespace::Mount) {
+            // Mounts of the host appear here too, none go the other way.
+            let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+            mount_change("/", slave)
+                .map_err(|errno| ("change the mount propagation", errno.into()))?;
+            if own(Namespace::Network) {
+                mount_sys().map_err(|error| ("mount /sys", error))?;
+            }
+        }
+    } else if own(Namespace::Mount) {
         // A mount that the host makes later could show what is masked here, if only for a moment.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         mount_change("/", private)
@@ -63,10 +73,16 @@ pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static s
 
 /// Mounts the `/proc` of the calling process's PID namespace, and calls `change` before the
 /// host-wide parts of it become read-only; fails with whether `change` has failed.
-pub(super) fn mount_proc(change: impl FnOnce() -> io::Result<()>) -> Result<(), (bool, io::Error)> {
+pub(super) fn mount_proc(
+    spec: &ShimSpec,
+    change: impl FnOnce() -> io::Result<()>,
+) -> Result<(), (bool, io::Error)> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(|errno| (false, errno.into()))?;
     change().map_err(|error| (true, error))?;
+    if spec.unconfined {
+        return Ok(());
+    }
     restrict_proc().map_err(|error| (false, error))
 }
 

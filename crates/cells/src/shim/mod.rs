@@ -51,6 +51,8 @@ pub(crate) struct ShimSpec {
     pub(crate) procs: usize,
     /// The highest PID in the cell's PID namespace, where no cgroup limits its processes.
     pub(crate) pid_max: Option<u32>,
+    /// Whether the mounts are the host's as they are, with nothing hidden.
+    pub(crate) unconfined: bool,
 }
 
 /// The file descriptors that come with a [`ShimSpec`], in this order.

@@ -110,6 +110,13 @@ pub(crate) struct Program {
     pub(crate) sees_host_processes: bool,
     /// The UIDs and GIDs of the host that its user namespace maps 0 and up to, if it gets one.
     pub(crate) users: Option<UserRange>,
+    /// Whether it keeps the capabilities of the daemon as far as its UID has them, and gets no
+    /// seccomp filter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unconfined: bool,
+    /// Supplementary groups of an unconfined program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) groups: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::execve;
-use rustix::process::{Pid, Resource, Rlimit, chdir, getrlimit, setrlimit};
+use rustix::process::{Gid, Pid, Resource, Rlimit, Uid, chdir, getrlimit, setrlimit};
 
 use super::protocol::{Program, Step, UserRange};
 use crate::sys::{self, Forked};
@@ -33,12 +33,13 @@ pub(super) enum ChildStdio {
 /// The step that failed, and its error.
 pub(super) type Failure = (Step, io::Error);
 
-/// The strings of a [`Program`] as C strings, converted before the fork.
+/// The strings of a [`Program`] as C strings, and its groups, converted before the fork.
 struct ExecStrings {
     paths: Vec<CString>,
     words: Vec<CString>,
     environment: Vec<CString>,
     working_directory: CString,
+    groups: Vec<Gid>,
 }
 
 /// Forks and executes a program. Returns its PID on the host, in whose PID namespace the shim is,
@@ -104,6 +105,7 @@ impl ExecStrings {
             words: all(&program.words)?,
             environment: all(&program.environment)?,
             working_directory: CString::new(program.working_directory.as_str())?,
+            groups: program.groups.iter().copied().map(Gid::from_raw).collect(),
         })
     }
 }
@@ -170,7 +172,7 @@ fn prepare_child(
         sys::confine_to_own_processes().map_err(|error| (Step::Capabilities, error))?;
     }
     chdir(&strings.working_directory).map_err(|errno| (Step::WorkingDirectory, errno.into()))?;
-    drop_privileges(program)
+    drop_privileges(program, &strings.groups)
 }
 
 fn redirect_stdio(stdio: ChildStdio) -> io::Result<()> {
@@ -213,10 +215,20 @@ fn lower_nofile_limit() {
     }
 }
 
-fn drop_privileges(program: &Program) -> Result<(), Failure> {
-    use rustix::process::{Gid, Uid};
+fn change_identity(program: &Program, groups: &[Gid]) -> rustix::io::Result<()> {
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    set_thread_groups(groups)?;
+    set_thread_gid(Gid::from_raw(program.gid))?;
+    set_thread_uid(Uid::from_raw(program.uid))
+}
+
+fn drop_privileges(program: &Program, groups: &[Gid]) -> Result<(), Failure> {
     sys::join_new_session_keyring().map_err(|errno| (Step::Identity, errno.into()))?;
+    if program.unconfined {
+        // The kernel takes all capabilities from a UID other than 0.
+        return change_identity(program, groups)
+            .map_err(|errno| (Step::Identity, errno.into()));
+    }
     if program.new_privileges
         && let Some(filter) = &program.filter
     {
@@ -227,9 +239,7 @@ fn drop_privileges(program: &Program) -> Result<(), Failure> {
     }
     let mut changed = Ok(());
     let change_user = || {
-        changed = set_thread_groups(&[])
-            .and_then(|()| set_thread_gid(Gid::from_raw(program.gid)))
-            .and_then(|()| set_thread_uid(Uid::from_raw(program.uid)));
+        changed = change_identity(program, &[]);
         changed
     };
     let dropped = program.capabilities.drop_to(change_user);

@@ -51,7 +51,8 @@ impl Default for ZygoteCommand {
 #[derive(Debug)]
 pub(crate) struct Zygote {
     command: ZygoteCommand,
-    hidden: HiddenPaths,
+    /// Missing where nothing is hidden: the mounts stay the host's.
+    hidden: Option<HiddenPaths>,
     process: Mutex<Option<ZygoteProcess>>,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct ForkedShim {
 }
 
 impl Zygote {
-    pub(crate) fn new(command: ZygoteCommand, hidden: HiddenPaths) -> Self {
+    pub(crate) fn new(command: ZygoteCommand, hidden: Option<HiddenPaths>) -> Self {
         Self {
             command,
             hidden,
@@ -92,13 +93,13 @@ impl Zygote {
                 forked => return forked,
             }
         }
-        let new = process.insert(ZygoteProcess::start(&self.command, &self.hidden)?);
+        let new = process.insert(ZygoteProcess::start(&self.command, self.hidden.as_ref())?);
         new.fork_shim(spec, fds)
     }
 }
 
 impl ZygoteProcess {
-    fn start(command: &ZygoteCommand, hidden: &HiddenPaths) -> Result<Self, ForkShimError> {
+    fn start(command: &ZygoteCommand, hidden: Option<&HiddenPaths>) -> Result<Self, ForkShimError> {
         let start = || {
             let (socket, other) = UnixStream::pair()?;
             socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
@@ -115,6 +116,9 @@ impl ZygoteProcess {
             Ok(Self { socket, child })
         };
         let mut process = start().map_err(ForkShimError::NoZygote)?;
+        let Some(hidden) = hidden else {
+            return Ok(process);
+        };
         match process.call(&ZygoteRequest::Prepare(hidden.clone()), &[])? {
             (ZygoteReply::Prepared, _) => Ok(process),
             (reply, _) => Err(unexpected(reply)),

@@ -154,6 +154,7 @@ impl TestCells {
             uid_range: (500_000, 65_536),
             user_namespace: false,
             default_pids: Some(4096),
+            unconfined: false,
         };
         let events = Events::default();
         let cells = Cells::open(settings.clone(), events.clone()).unwrap();

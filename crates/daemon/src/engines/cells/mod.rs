@@ -126,6 +126,7 @@ pub async fn build(startup: Startup<'_>, journal: &Journal) -> Result<Cells, Bui
         uid_range: (section.first_user, section.users.get()),
         user_namespace: section.user_namespace,
         default_pids: (section.default_pids != 0).then_some(section.default_pids),
+        unconfined: false,
     };
     let events = CellsToEvents::new(journal.service_events.clone());
     Ok(Cells::open(settings, events).map_err(CellsError)?)
