@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mainstay_cells::{Limits, Namespace};
@@ -29,6 +30,8 @@ pub struct Definition {
     pub health: Option<HealthCheck>,
     /// `NAME=value`.
     pub environment: Vec<String>,
+    /// Files with a `NAME=value` a line, read at each start; `environment` overrides them.
+    pub environment_files: Vec<PathBuf>,
     pub working_directory: Option<String>,
     /// A name or a UID.
     pub user: Option<String>,
@@ -156,6 +159,7 @@ impl Definition {
             back_off: BackOff::default(),
             health: None,
             environment: Vec::new(),
+            environment_files: Vec::new(),
             working_directory: None,
             user: None,
             group: None,
@@ -167,6 +171,26 @@ impl Definition {
             log_total_bytes: None,
             operations: Operation::ALL.into(),
         }
+    }
+
+    /// Returns whether a process of the other definition is one of this: they differ at most in
+    /// how it is supervised.
+    pub fn has_same_process(&self, other: &Self) -> bool {
+        let as_supervised_by = |of: &Self| Self {
+            description: self.description.clone(),
+            after: self.after.clone(),
+            requires: self.requires.clone(),
+            enabled: self.enabled,
+            oneshot: self.oneshot,
+            restart: self.restart,
+            back_off: self.back_off,
+            health: self.health.clone(),
+            stop_signal: self.stop_signal,
+            stop_grace: self.stop_grace,
+            operations: self.operations.clone(),
+            ..of.clone()
+        };
+        as_supervised_by(other) == *self
     }
 
     /// The services that it refers to.

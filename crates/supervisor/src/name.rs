@@ -5,17 +5,24 @@ use std::str::FromStr;
 
 use mainstay_cells::CellName;
 
-/// The name of a service: one label, which is also the name of its cell.
+/// The cell of all services without namespaces of their own. No service has this name: it is the
+/// daemon's.
+pub const SHARED_CELL: &str = "mainstay";
+
+/// The name of a service: one label, which is also the name of its executable and, if it has one,
+/// of its cell.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "invalid service name {shown:?}: use 1 to 63 letters, digits and `-`, not starting or ending \
-     with `-`"
-)]
-pub struct BadServiceName {
-    shown: String,
+pub enum BadServiceName {
+    #[error(
+        "invalid service name {shown:?}: use 1 to 63 letters, digits and `-`, not starting or \
+         ending with `-`"
+    )]
+    Label { shown: String },
+    #[error("the service name {SHARED_CELL:?} is taken: it is the daemon's own")]
+    Daemon,
 }
 
 impl ServiceName {
@@ -31,9 +38,12 @@ impl FromStr for ServiceName {
         const SHOWN_CHARS: usize = 80;
         // A cell's name may be nested, a service's may not.
         if text.contains('/') || text.parse::<CellName>().is_err() {
-            return Err(BadServiceName {
+            return Err(BadServiceName::Label {
                 shown: text.chars().take(SHOWN_CHARS).collect(),
             });
+        }
+        if text == SHARED_CELL {
+            return Err(BadServiceName::Daemon);
         }
         Ok(Self(text.to_owned()))
     }
@@ -55,7 +65,7 @@ mod tests {
             assert_eq!(good.parse::<ServiceName>().unwrap().as_str(), good);
         }
         let long = "x".repeat(64);
-        for bad in ["", "-a", "a-", "a/b", "a b", "a.b", "ä", long.as_str()] {
+        for bad in ["", "-a", "a-", "a/b", "a b", "a.b", "ä", "mainstay", long.as_str()] {
             assert!(bad.parse::<ServiceName>().is_err(), "{bad:?}");
         }
     }

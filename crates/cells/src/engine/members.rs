@@ -1,7 +1,9 @@
 //! The processes of a cell.
 
+use std::sync::Arc;
+
 use super::cgroup_names::{executable_cgroup, is_of_executable};
-use super::{CellError, Cells, lock};
+use super::{CellError, Cells, blocking, lock};
 use crate::name::{CellName, ExecutableName};
 
 impl Cells {
@@ -35,27 +37,41 @@ impl Cells {
         Ok(processes.map(|pid| pid.as_raw_nonzero().get()).collect())
     }
 
-    /// Removes the record and the log of an executable that has ended. Blocks on the disk.
-    pub fn forget(&self, cell: &CellName, executable: &ExecutableName) -> Result<(), CellError> {
-        let found = self.0.find(cell)?;
-        let _files = lock(&found.files);
-        {
-            let mut state = found.state();
-            let running = state.running(executable).is_some();
-            if running || state.starting.as_ref() == Some(executable) {
-                return Err(CellError::AlreadyRunning {
-                    cell: cell.clone(),
-                    executable: executable.clone(),
-                });
+    /// Removes the record and the log of an executable that has ended.
+    pub async fn forget(
+        &self,
+        cell: CellName,
+        executable: ExecutableName,
+    ) -> Result<(), CellError> {
+        let found = self.0.find(&cell)?;
+        // Nothing starts in the cell meanwhile.
+        let order = Arc::clone(&found.order).lock_owned().await;
+        let inner = Arc::clone(&self.0);
+        blocking(&cell, move || {
+            let _order = order;
+            let _files = lock(&found.files);
+            let cell = found.name();
+            {
+                let mut state = found.state();
+                if state.running(&executable).is_some() {
+                    return Err(CellError::AlreadyRunning {
+                        cell: cell.clone(),
+                        executable,
+                    });
+                }
+                state.executables.remove(&executable);
+                state.published.remove(&executable);
             }
-            state.executables.remove(executable);
-            state.published.remove(executable);
-        }
-        let removed = self.0.paths.remove_executable(cell, executable);
-        removed.map_err(|source| CellError::RecordIo {
-            cell: cell.clone(),
-            source,
+            if let Ok(cgroups) = inner.cgroups() {
+                let _ = cgroups.remove(&executable_cgroup(cell, &executable));
+            }
+            let removed = inner.paths.remove_executable(cell, &executable);
+            removed.map_err(|source| CellError::RecordIo {
+                cell: cell.clone(),
+                source,
+            })
         })
+        .await
     }
 
     /// Returns whether a process or thread is in a cell, and not in a nested one. False if it has

@@ -76,8 +76,8 @@ impl Core {
     /// Sets the definitions, which must have passed [`crate::graph::check`].
     ///
     /// New services that are enabled are started, unless an earlier supervisor left them in the
-    /// state that was `found`. Removed ones are stopped and forgotten, and changed ones are restarted
-    /// with their new definition.
+    /// state that was `found`. Removed ones are stopped and forgotten. Changed ones are restarted with
+    /// their new definition, unless only their supervision has changed.
     pub fn define(
         &mut self,
         definitions: BTreeMap<ServiceName, Arc<Definition>>,
@@ -89,6 +89,7 @@ impl Core {
         }
         let mut enabled = Vec::new();
         let mut adopted = Vec::new();
+        let mut checked_otherwise = Vec::new();
         for (name, definition) in definitions {
             match self.units.get_mut(&name) {
                 None => {
@@ -104,6 +105,21 @@ impl Core {
                     self.units.insert(name, Unit::new(definition));
                 }
                 Some(unit) if unit.definition == definition => unit.replacement = None,
+                Some(unit)
+                    if unit.replacement.is_none()
+                        && unit.definition.has_same_process(&definition) =>
+                {
+                    if unit.wanted {
+                        enabled.extend(definition.requires.iter().cloned());
+                    }
+                    if definition.enabled && !unit.definition.enabled {
+                        enabled.push(name.clone());
+                    }
+                    if definition.health != unit.definition.health {
+                        checked_otherwise.push(name);
+                    }
+                    unit.definition = definition;
+                }
                 Some(unit) => {
                     if unit.wanted {
                         enabled.extend(definition.requires.iter().cloned());
@@ -120,8 +136,24 @@ impl Core {
         for (name, found) in adopted {
             self.adopt(&name, found, now);
         }
+        for name in checked_otherwise {
+            self.check_otherwise(&name);
+        }
         self.pending = self.units.keys().cloned().collect();
         self.settle()
+    }
+
+    /// Begins to check the health of a running service by its changed definition.
+    fn check_otherwise(&mut self, service: &ServiceName) {
+        let Some(unit) = self.units.get_mut(service) else {
+            return;
+        };
+        unit.health_timer = None;
+        if matches!(unit.process, Process::Running { .. }) {
+            self.set_health(service, Health::Unknown);
+            self.schedule_health(service, |check| check.delay);
+        }
+        self.touch(service);
     }
 
     /// Takes over a service from an earlier supervisor.
@@ -153,6 +185,29 @@ impl Core {
 
     /// Wants a service to be down; those that require it go down first and wait.
     pub fn stop(&mut self, service: &ServiceName) -> Vec<Effect> {
+        self.unwant(service);
+        self.settle()
+    }
+
+    /// Wants all services to be down.
+    pub fn stop_all(&mut self) -> Vec<Effect> {
+        let all: Vec<_> = self.units.keys().cloned().collect();
+        for service in &all {
+            self.unwant(service);
+        }
+        self.settle()
+    }
+
+    /// Wants all enabled services to be up, and those they require.
+    pub fn start_enabled(&mut self) -> Vec<Effect> {
+        let units = self.units.iter();
+        let enabled = units.filter(|(_, unit)| unit.definition.enabled);
+        let enabled = enabled.map(|(name, _)| name.clone()).collect();
+        self.want(enabled);
+        self.settle()
+    }
+
+    fn unwant(&mut self, service: &ServiceName) {
         if let Some(unit) = self.units.get_mut(service) {
             unit.wanted = false;
             unit.restarting = false;
@@ -162,7 +217,6 @@ impl Core {
             }
         }
         self.touch(service);
-        self.settle()
     }
 
     /// Ends the present run, if there is one, and starts the next.
