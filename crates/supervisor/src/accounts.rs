@@ -130,7 +130,8 @@ fn memberships(user: &str, groups: &str) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nbroken\nweb:x:33:34:Web:/var/www:/bin/no\n";
+    const PASSWD: &str =
+        "root:x:0:0:root:/root:/bin/sh\nbroken\nweb:x:33:34:Web:/var/www:/bin/no\n";
     const GROUP: &str = "root:x:0:\nwww:x:34:\nlog:x:4:syslog,web\ndisk:x:6:web\n::\n";
 
     #[test]

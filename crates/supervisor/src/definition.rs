@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mainstay_cells::{Limits, Namespace};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 
 use crate::ServiceName;
 
@@ -51,7 +52,8 @@ pub struct Definition {
 }
 
 /// The condition for another run after one has ended by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
     Always,
     OnFailure,
@@ -126,7 +128,8 @@ pub enum Probe {
 }
 
 /// An operation of the API on a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Operation {
     Start,
     Stop,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use mainstay_cells::CellName;
+use serde::{Deserialize, Serialize};
 
 /// The cell of all services without namespaces of their own. No service has this name: it is the
 /// daemon's.
@@ -11,7 +12,8 @@ pub const SHARED_CELL: &str = "mainstay";
 
 /// The name of a service: one label, which is also the name of its executable and, if it has one,
 /// of its cell.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ServiceName(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +51,20 @@ impl FromStr for ServiceName {
     }
 }
 
+impl TryFrom<String> for ServiceName {
+    type Error = BadServiceName;
+
+    fn try_from(text: String) -> Result<Self, BadServiceName> {
+        text.parse()
+    }
+}
+
+impl From<ServiceName> for String {
+    fn from(name: ServiceName) -> Self {
+        name.0
+    }
+}
+
 impl fmt::Display for ServiceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -65,7 +81,17 @@ mod tests {
             assert_eq!(good.parse::<ServiceName>().unwrap().as_str(), good);
         }
         let long = "x".repeat(64);
-        for bad in ["", "-a", "a-", "a/b", "a b", "a.b", "ä", "mainstay", long.as_str()] {
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "a/b",
+            "a b",
+            "a.b",
+            "ä",
+            "mainstay",
+            long.as_str(),
+        ] {
             assert!(bad.parse::<ServiceName>().is_err(), "{bad:?}");
         }
     }

@@ -29,10 +29,7 @@ pub async fn http(address: SocketAddr, path: &str) -> Result<(), String> {
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: mainstay\r\nAccept: */*\r\n\
          Connection: close\r\n\r\n"
     );
-    stream
-        .write_all(request.as_bytes())
-        .await
-        .map_err(failed)?;
+    stream.write_all(request.as_bytes()).await.map_err(failed)?;
     let mut line = Vec::new();
     let mut buffer = [0; 256];
     while !line.contains(&b'\n') && line.len() < MAX_STATUS_LINE_BYTES {
@@ -43,7 +40,9 @@ pub async fn http(address: SocketAddr, path: &str) -> Result<(), String> {
     }
     match status_of(&line) {
         Some(200..=399) => Ok(()),
-        Some(status) => Err(format!("http://{address}{path} answered with status {status}")),
+        Some(status) => Err(format!(
+            "http://{address}{path} answered with status {status}"
+        )),
         None => Err(format!("http://{address}{path} did not answer with HTTP")),
     }
 }
@@ -132,7 +131,10 @@ mod tests {
         http(good, "/").await.unwrap();
         let bad = answering(b"HTTP/1.1 500 Oops\r\n\r\n").await;
         let reason = http(bad, "/live").await.unwrap_err();
-        assert!(reason.ends_with("/live answered with status 500"), "{reason}");
+        assert!(
+            reason.ends_with("/live answered with status 500"),
+            "{reason}"
+        );
         let other = answering(b"hello").await;
         assert!(http(other, "/").await.unwrap_err().contains("HTTP"));
         // The listener is gone.
@@ -151,7 +153,17 @@ mod tests {
         let server = tonic::transport::Server::builder().add_service(health);
         tokio::spawn(server.serve_with_incoming(incoming));
         grpc(address, "").await.unwrap();
-        assert!(grpc(address, "down").await.unwrap_err().contains("NOT_SERVING"));
-        assert!(grpc(address, "none").await.unwrap_err().contains("NotFound"));
+        assert!(
+            grpc(address, "down")
+                .await
+                .unwrap_err()
+                .contains("NOT_SERVING")
+        );
+        assert!(
+            grpc(address, "none")
+                .await
+                .unwrap_err()
+                .contains("NotFound")
+        );
     }
 }

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use mainstay_cells::{BadSpec, CellName, CellSpec, ExecutableName, ExecutableSpec, Namespace, digest};
+use mainstay_cells::{
+    BadSpec, CellName, CellSpec, ExecutableName, ExecutableSpec, Namespace, digest,
+};
 
 use crate::accounts::{self, AccountError};
 use crate::{Definition, SHARED_CELL, ServiceName};

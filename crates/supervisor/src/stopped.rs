@@ -41,7 +41,10 @@ impl StoppedServices {
             Ok(_) | Err(RecordError::NotFound { .. }) => Record::of(boot),
             Err(error) => {
                 let error = chain(&error);
-                tracing::error!(error, "cannot read which services were stopped; all are started");
+                tracing::error!(
+                    error,
+                    "cannot read which services were stopped; all are started"
+                );
                 Record::of(boot)
             }
         };

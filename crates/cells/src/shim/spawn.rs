@@ -226,8 +226,7 @@ fn drop_privileges(program: &Program, groups: &[Gid]) -> Result<(), Failure> {
     sys::join_new_session_keyring().map_err(|errno| (Step::Identity, errno.into()))?;
     if program.unconfined {
         // The kernel takes all capabilities from a UID other than 0.
-        return change_identity(program, groups)
-            .map_err(|errno| (Step::Identity, errno.into()));
+        return change_identity(program, groups).map_err(|errno| (Step::Identity, errno.into()));
     }
     if program.new_privileges
         && let Some(filter) = &program.filter

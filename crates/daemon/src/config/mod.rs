@@ -3,6 +3,7 @@
 //! Three sources, the later wins: built-in defaults, the TOML file, the command line. A wrong
 //! value is an error that names the file and the line; nothing is repaired silently.
 
+mod drop_ins;
 mod keys;
 mod peer;
 mod running;
@@ -11,6 +12,10 @@ mod values;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use mainstay_supervisor::graph::BadGraph;
+
+use crate::engines::services::BadService;
 
 pub use keys::Key;
 pub use peer::Peer;
@@ -37,6 +42,19 @@ pub enum ConfigError {
     },
     #[error("configuration file {} is not valid\n{message}", path.display())]
     Invalid { path: PathBuf, message: String },
+    #[error("configuration file {}", path.display())]
+    Service { path: PathBuf, source: BadService },
+    #[error(
+        "service {service:?} is defined twice: in {} and in {}",
+        first.display(), second.display()
+    )]
+    ServiceTwice {
+        service: String,
+        first: PathBuf,
+        second: PathBuf,
+    },
+    #[error("the services of the configuration cannot be ordered")]
+    ServiceGraph { source: BadGraph },
     #[error(
         "cannot choose a default state directory: no home directory is known; \
          set one with --state DIR"
@@ -77,6 +95,7 @@ impl Config {
             Some(path) => Settings::read(path)?,
             None => Settings::default(),
         };
+        drop_ins::add(file.as_deref().unwrap_or(default_file), &mut settings)?;
         settings.apply(overrides);
         let state = match settings.state.clone() {
             Some(state) => state,

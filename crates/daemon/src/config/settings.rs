@@ -52,18 +52,7 @@ for_each_engine!(settings);
 
 impl Settings {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        };
-        let mut text = String::new();
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(MAX_FILE_BYTES + 1)
-            .read_to_string(&mut text)
-            .map_err(unreadable)?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(unreadable(std::io::ErrorKind::FileTooLarge.into()));
-        }
+        let text = read_file(path)?;
         Self::parse(&text).map_err(|message| ConfigError::Invalid {
             path: path.to_owned(),
             message,
@@ -87,6 +76,23 @@ impl Settings {
     }
 }
 
+/// Reads a file of the configuration.
+pub(super) fn read_file(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(MAX_FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(unreadable(std::io::ErrorKind::FileTooLarge.into()));
+    }
+    Ok(text)
+}
+
 /// A path of the command line may hold bytes that are not UTF-8.
 fn lossy_path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     let text = path.as_ref().map(|path| path.to_string_lossy());
@@ -94,7 +100,7 @@ fn lossy_path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S:
 }
 
 /// The error quotes a line of the file, however long that is.
-fn shorten_lines(message: &str) -> String {
+pub(super) fn shorten_lines(message: &str) -> String {
     let lines = message
         .lines()
         .map(|line| match line.char_indices().nth(MAX_QUOTED_CHARS) {

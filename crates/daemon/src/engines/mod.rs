@@ -14,6 +14,7 @@ pub mod fanout;
 pub mod identity;
 pub mod journal;
 pub mod listeners;
+pub mod services;
 pub mod signals;
 pub mod time;
 
@@ -30,6 +31,7 @@ macro_rules! for_each_engine {
             identity(): Identity [identity: IdentitySection, compatibility: CompatibilitySection];
             listeners(): Listeners [limits: LimitsSection];
             cells(journal): Cells [cells: CellsSection];
+            services(journal): Services [services: ServicesSection];
             signals(): Signals [];
             containers(): Containers [containers: ContainersSection];
             time(): Time [time: TimeSection];

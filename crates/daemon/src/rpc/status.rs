@@ -8,6 +8,7 @@ use mainstay_cells::capabilities::CapabilityError;
 use mainstay_containers::ContainerError;
 use mainstay_error_chain::chain;
 use mainstay_journal::{EventError, LogError};
+use mainstay_supervisor::ServiceError;
 use tonic::{Code, Status};
 
 use crate::text::shown_path;
@@ -94,10 +95,20 @@ pub fn of_events(error: &EventError) -> Status {
     Status::new(code, chain(error))
 }
 
+pub fn of_services(error: &ServiceError) -> Status {
+    let code = match error {
+        ServiceError::NotDefined { .. } => Code::NotFound,
+        ServiceError::NotSupported { .. } | ServiceError::Held => Code::FailedPrecondition,
+        ServiceError::NotStopped { .. } => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
 pub fn of_workloads(error: &WorkloadError) -> Status {
     use WorkloadError as Error;
     let code = match error {
         Error::Cell(error) => return of_cells(error),
+        Error::Service(error) => return of_services(error),
         Error::Container(error) => return of_containers(error),
         Error::Log(error) => return of_logs(error),
         Error::NoSuchWorkload { .. }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mainstay_cells::CellError;
 use mainstay_containers::ContainerError;
 use mainstay_journal::LogError;
+use mainstay_supervisor::ServiceError;
 
 use crate::text::shorten;
 
@@ -34,6 +35,8 @@ pub enum WorkloadError {
     NoSuchProcess { pid: i64 },
     #[error("reading the {what} failed; the node's log says why")]
     Panicked { what: &'static str },
+    #[error(transparent)]
+    Service(ServiceError),
     #[error(transparent)]
     Cell(#[from] CellError),
     #[error(transparent)]

@@ -7,6 +7,7 @@ mod cells;
 mod error;
 mod foreign;
 mod output;
+mod services;
 mod system;
 
 use mainstay_containers::Driver;
@@ -148,6 +149,7 @@ macro_rules! workloads {
 // In the order in which workloads are listed and logs are looked for.
 workloads! {
     cells: CellWorkloads,
+    services: ServiceWorkloads,
     system: SystemLogs,
     foreign: ForeignContainers,
 }
@@ -161,7 +163,10 @@ impl Workloads {
         channel: mainstay_journal::Stream,
         since: Option<mainstay_journal::Timestamp>,
     ) -> Result<ProcessOutput, WorkloadError> {
-        self.cells.process_output(pid, channel, since).await
+        match self.services.process_output(pid, channel, since).await {
+            Some(of_service) => of_service,
+            None => self.cells.process_output(pid, channel, since).await,
+        }
     }
 }
 

@@ -136,11 +136,7 @@ impl Supervisor {
             stopped: Mutex::new(StoppedServices::open(directory.join("stopped.json"))),
         });
         adopt::adopt(&inner, definitions);
-        tokio::spawn(event_loop::run(
-            Arc::downgrade(&inner),
-            ends,
-            earlier_timer,
-        ));
+        tokio::spawn(event_loop::run(Arc::downgrade(&inner), ends, earlier_timer));
         Ok(Self(inner))
     }
 

@@ -78,15 +78,14 @@ impl Supervisor {
     pub async fn stop_all(&self, limit: Duration) -> Vec<NotDown> {
         self.0.state().held = true;
         self.0.act(|core, _| core.stop_all());
-        let down = |state: &mut State| (!state.core.list().any(|(_, seen)| seen.has_process)).then_some(());
+        let down = |state: &mut State| {
+            (!state.core.list().any(|(_, seen)| seen.has_process)).then_some(())
+        };
         let _ = timeout(limit, self.0.wait_for(down)).await;
         let not_down = self.0.not_down();
         let inner = Arc::clone(&self.0);
         let noted = tokio::task::spawn_blocking(move || {
-            let mut stopped = inner
-                .stopped
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut stopped = inner.stopped.lock().unwrap_or_else(PoisonError::into_inner);
             stopped.start_afresh(Timestamp::now().as_nanos())
         });
         if let Ok(Err(error)) = noted.await {
@@ -108,7 +107,13 @@ impl Supervisor {
 
     /// Waits until nothing changes any more by itself, such as after a start.
     pub async fn until_settled(&self) {
-        let settled = |state: &mut State| state.core.list().all(|(_, seen)| seen.settled).then_some(());
+        let settled = |state: &mut State| {
+            state
+                .core
+                .list()
+                .all(|(_, seen)| seen.settled)
+                .then_some(())
+        };
         self.0.wait_for(settled).await;
     }
 
@@ -137,7 +142,10 @@ impl Inner {
     /// Tries again to stop a process that could not be stopped.
     fn stop_again(self: &Arc<Self>, service: &ServiceName) {
         let mut state = self.state();
-        let failed = state.slots.get(service).is_some_and(|slot| slot.stop_failure.is_some());
+        let failed = state
+            .slots
+            .get(service)
+            .is_some_and(|slot| slot.stop_failure.is_some());
         let seen = state.core.status(service);
         if let (true, Some(seen)) = (failed, seen) {
             self.begin_stop(&mut state, service.clone(), seen.run);
@@ -145,7 +153,11 @@ impl Inner {
     }
 
     /// Waits until a service has no process, or another than that of a run.
-    async fn until_down(&self, service: &ServiceName, run: Option<u64>) -> Result<(), ServiceError> {
+    async fn until_down(
+        &self,
+        service: &ServiceName,
+        run: Option<u64>,
+    ) -> Result<(), ServiceError> {
         let down = |state: &mut State| {
             let Some(seen) = state.core.status(service) else {
                 // Removed meanwhile.
@@ -172,7 +184,10 @@ impl Inner {
         let state = self.state();
         let running = state.core.list().filter(|(_, seen)| seen.has_process);
         let described = running.map(|(service, seen)| {
-            let failure = state.slots.get(service).and_then(|slot| slot.stop_failure.clone());
+            let failure = state
+                .slots
+                .get(service)
+                .and_then(|slot| slot.stop_failure.clone());
             NotDown {
                 service: service.clone(),
                 reason: failure.unwrap_or(seen.message),

@@ -73,6 +73,10 @@ impl Supervisor {
     /// The names of all services, sorted.
     pub fn names(&self) -> Vec<String> {
         let state = self.0.state();
-        state.core.list().map(|(name, _)| name.to_string()).collect()
+        state
+            .core
+            .list()
+            .map(|(name, _)| name.to_string())
+            .collect()
     }
 }

@@ -64,7 +64,7 @@ impl Default for CellsSection {
 }
 
 impl CellsSection {
-    fn log_limits(&self) -> LogLimits {
+    pub(super) fn log_limits(&self) -> LogLimits {
         LogLimits {
             file_bytes: self.log_file_size.0,
             total_bytes: self.log_total_size.0,
@@ -100,7 +100,7 @@ impl CellsSection {
         hidden
     }
 
-    fn cgroup(&self, state: &Path) -> String {
+    pub(super) fn cgroup(&self, state: &Path) -> String {
         match &self.cgroup {
             Some(name) => name.0.clone(),
             None => default_cgroup(state),

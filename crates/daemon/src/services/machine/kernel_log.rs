@@ -13,7 +13,7 @@ use crate::rpc::Answers;
 use crate::services::os::dmesg::{Message, Messages};
 
 /// The id of the kernel log.
-pub(super) const ID: &str = "kernel";
+pub(super) const ID: &str = crate::log::KERNEL_LOG;
 
 /// The first record of the last lines, and the last record there was.
 #[derive(Debug, Clone, Copy)]

@@ -11,6 +11,7 @@ mod netstat;
 mod packet_capture;
 mod read;
 mod readings;
+mod services;
 
 use std::sync::Arc;
 
@@ -24,9 +25,10 @@ use mainstay_api::machine::{
     MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse,
     PacketCaptureRequest, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
     RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,
-    ServiceListResponse, ServiceRestartRequest, ServiceRestartResponse, ServiceStartRequest,
-    ServiceStartResponse, ServiceStopRequest, ServiceStopResponse, ShutdownResponse,
-    SystemStatResponse, UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
+    ServiceListResponse, ServiceRestart, ServiceRestartRequest, ServiceRestartResponse,
+    ServiceStart, ServiceStartRequest, ServiceStartResponse, ServiceStop, ServiceStopRequest,
+    ServiceStopResponse, ShutdownResponse, SystemStatResponse, UpgradeRequest, UpgradeResponse,
+    Version, VersionInfo, VersionResponse,
 };
 use mainstay_api::os::{
     ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
@@ -160,28 +162,40 @@ impl MachineService for Machine {
     }
 
     async fn service_list(&self, _: Request<()>) -> Result<Response<ServiceListResponse>, Status> {
-        Err(not_served("machine.MachineService/ServiceList"))
+        Ok(Response::new(envelope(services::list(&self.node))))
     }
 
     async fn service_restart(
         &self,
-        _: Request<ServiceRestartRequest>,
+        request: Request<ServiceRestartRequest>,
     ) -> Result<Response<ServiceRestartResponse>, Status> {
-        Err(not_served("machine.MachineService/ServiceRestart"))
+        let resp = services::restart(&self.node, &request.get_ref().id).await?;
+        Ok(Response::new(envelope(ServiceRestart {
+            metadata: None,
+            resp,
+        })))
     }
 
     async fn service_start(
         &self,
-        _: Request<ServiceStartRequest>,
+        request: Request<ServiceStartRequest>,
     ) -> Result<Response<ServiceStartResponse>, Status> {
-        Err(not_served("machine.MachineService/ServiceStart"))
+        let resp = services::start(&self.node, &request.get_ref().id).await?;
+        Ok(Response::new(envelope(ServiceStart {
+            metadata: None,
+            resp,
+        })))
     }
 
     async fn service_stop(
         &self,
-        _: Request<ServiceStopRequest>,
+        request: Request<ServiceStopRequest>,
     ) -> Result<Response<ServiceStopResponse>, Status> {
-        Err(not_served("machine.MachineService/ServiceStop"))
+        let resp = services::stop(&self.node, &request.get_ref().id).await?;
+        Ok(Response::new(envelope(ServiceStop {
+            metadata: None,
+            resp,
+        })))
     }
 
     async fn shutdown(&self, _: Request<()>) -> Result<Response<ShutdownResponse>, Status> {

@@ -105,6 +105,7 @@ pub fn executable_spec(
         seccomp: executable.seccomp.parse().map_err(invalid)?,
         stdin: executable.stdin,
         terminal: executable.terminal.map(terminal_size).transpose()?,
+        ..ExecutableSpec::default()
     })
 }
 
