@@ -12,8 +12,8 @@ use mainstay_client::format::parse_duration;
 
 use crate::commands::{
     cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
-    health, interfaces, logs, ls, man, netstat, pcap, pki, ps, restart, routes, run, serve, stats,
-    support, time, top, version,
+    health, interfaces, logs, ls, man, netstat, pcap, pki, ps, restart, routes, run, serve,
+    service, services, stats, support, time, top, version,
 };
 use crate::environment;
 use crate::failure::Exit;
@@ -177,6 +177,8 @@ pub enum Command {
     Serve(serve::Serve),
     Version(version::Version),
     Health(health::Health),
+    Services(services::Services),
+    Service(service::Service),
     Events(events::Events),
     Logs(logs::Logs),
     Top(top::Top),

@@ -30,7 +30,7 @@ pub struct Containers {
 #[derive(Debug, Clone, Args)]
 pub struct Scope {
     /// Restrict to this containerd namespace: default (ctr, nerdctl), moby (Docker), k8s.io
-    /// (Kubernetes), mainstay (cells), ... [default: all]
+    /// (Kubernetes), mainstay (cells), system (services), ... [default: all]
     #[arg(long, value_name = "NAMESPACE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     namespace: Option<String>,
 

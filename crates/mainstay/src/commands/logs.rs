@@ -12,7 +12,7 @@ use crate::failure::Outcome;
 use mainstay_client::format::parse_time;
 use mainstay_client::format::wire_time;
 
-/// Show a log: `mainstay` (the daemon), `audit`, `denied`, `kernel`, or of a container
+/// Show a log: `mainstay` (the daemon), `audit`, `denied`, `kernel`, of a service or a container
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mainstay logs mainstay --tail 20\n  \
@@ -24,7 +24,7 @@ use mainstay_client::format::wire_time;
     mainstay logs -k kube-system/coredns-0:coredns -p     its previous instance\n  \
     mainstay logs --namespace default web                 container of containerd")]
 pub struct Logs {
-    /// Log id, or container id as in `mainstay containers`
+    /// Log id, service id, or container id as in `mainstay containers`
     id: String,
 
     /// Follow new lines
@@ -43,7 +43,7 @@ pub struct Logs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<jiff::Timestamp>,
 
-    /// Namespace of the log: `system` for the node's own, `mainstay` for cells, or one of containerd
+    /// Namespace of the log: `system` for the node's own and its services, `mainstay` for cells, or one of containerd
     #[arg(long, value_name = "NAMESPACE", default_value = "system")]
     namespace: String,
 
@@ -57,6 +57,20 @@ pub struct Logs {
 }
 
 impl Logs {
+    /// The log of a service.
+    pub(super) fn of_service(id: String, follow: bool, tail: Option<i32>) -> Self {
+        Self {
+            id,
+            follow,
+            tail,
+            since: None,
+            until: None,
+            namespace: "system".to_owned(),
+            kubernetes: false,
+            previous: false,
+        }
+    }
+
     pub async fn run(self, global: &Global) -> Outcome {
         check_times(self.since, self.until)?;
         let client = connect(global).await?;

@@ -26,6 +26,8 @@ pub mod restart;
 pub mod routes;
 pub mod run;
 pub mod serve;
+pub mod service;
+pub mod services;
 pub mod stats;
 mod streams;
 pub mod support;
@@ -43,6 +45,8 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Serve(serve) => serve.run(),
         Command::Version(version) => block_on(version.run(&global)),
         Command::Health(health) => block_on(health.run(&global)),
+        Command::Services(services) => block_on(services.run(&global)),
+        Command::Service(service) => block_on(service.run(&global)),
         Command::Events(events) => block_on(events.run(&global)),
         Command::Logs(logs) => block_on(logs.run(&global)),
         Command::Top(top) => block_on_with_worker(top.run(&global)),

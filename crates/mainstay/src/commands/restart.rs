@@ -14,6 +14,8 @@ use mainstay_client::Answer;
 
 /// Namespace of cells.
 const CELLS: &str = "mainstay";
+/// Namespace of services.
+const SERVICES: &str = "system";
 /// The node bounds the stop by the grace period of the container; this is longer than any.
 const MIN_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -63,6 +65,9 @@ impl Restart {
         let id = &self.id;
         if self.scope.namespace() == CELLS {
             return format!("executable {id:?} restarted");
+        }
+        if self.scope.namespace() == SERVICES {
+            return format!("service {id:?} restarted");
         }
         // Only ids of Kubernetes contain a slash.
         if self.scope.namespace() == KUBERNETES || id.contains('/') {

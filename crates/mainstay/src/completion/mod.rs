@@ -105,6 +105,7 @@ fn with_completer(arg: Arg, path: &[String]) -> Arg {
         }
         (["logs"], "id") => ArgValueCompleter::new(values::logs),
         (["restart"], "id") => ArgValueCompleter::new(values::containers),
+        (["service"], "id") => ArgValueCompleter::new(values::services),
         (["logs" | "containers" | "stats" | "restart"], "namespace") => {
             ArgValueCompleter::new(values::namespaces)
         }
@@ -140,6 +141,7 @@ mod tests {
             (&["logs"], "id"),
             (&["logs"], "namespace"),
             (&["restart"], "id"),
+            (&["service"], "id"),
             (&["cell", "list"], "cell"),
             (&["cell", "free"], "cells"),
             (&["cell", "stats"], "cell"),

@@ -77,6 +77,17 @@ pub fn logs(current: &OsStr) -> Candidates {
     matching(current, names)
 }
 
+pub fn services(current: &OsStr) -> Candidates {
+    let names = ask(async |node| {
+        let mut machine = node.client.machine();
+        let answer = machine.service_list(node.request(())).await.ok()?;
+        let messages = answer.into_inner().messages.into_iter();
+        let services = messages.flat_map(|message| message.services);
+        Some(services.map(|service| service.id).collect())
+    });
+    matching(current, names)
+}
+
 pub fn containers(current: &OsStr) -> Candidates {
     let names = ask(async |node| {
         let containers = list_containers(node).await?.into_iter();

@@ -515,6 +515,13 @@ impl Core {
         if let Some(unit) = self.units.get_mut(service)
             && unit.health != health
         {
+            match &health {
+                Health::Healthy => unit.message = "health check passed".to_owned(),
+                Health::Unhealthy { reason } => {
+                    unit.message = format!("health check failed: {reason}");
+                }
+                Health::Unknown => {}
+            }
             unit.health = health;
             self.publish(service);
             self.touch(service);
