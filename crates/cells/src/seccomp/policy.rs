@@ -16,6 +16,10 @@ use super::{BadProfile, Filter};
 /// `BPF_MAXINSNS` of the kernel.
 pub(super) const MAX_INSTRUCTIONS: usize = 4096;
 
+/// The longest chain of comparisons with system call numbers in the leaf of a search. The kernel
+/// runs a new filter once for every number, so installing one chain of 50 takes 70 µs instead of 30.
+const MAX_CHAIN: usize = 6;
+
 /// Marks "the next part decides" during compilation. No policy can contain it: its actions carry
 /// errno values.
 const NEXT: SeccompAction = SeccompAction::Trace(0xffff);
@@ -49,22 +53,64 @@ impl Policy {
         if self.rules.len() > MAX_INSTRUCTIONS {
             return Err(BadProfile::TooLarge);
         }
-        let mut program = refuse_x32(architecture);
-        for part in parts(self.rules)? {
-            let filter = SeccompFilter::new(part.calls, NEXT, part.action, architecture);
-            program.append(&mut open_ended(compile(filter)?));
+        let parts = parts(self.rules)?;
+        // A search takes more instructions than a chain, which fits a larger profile.
+        for max_chain in [MAX_CHAIN, usize::MAX] {
+            let mut program = refuse_x32(architecture);
+            for part in &parts {
+                program.append(&mut search(
+                    &part.action,
+                    &part.calls,
+                    architecture,
+                    max_chain,
+                )?);
+            }
+            let last =
+                SeccompFilter::new(BTreeMap::new(), self.default.clone(), NEXT, architecture);
+            program.append(&mut compile(last)?);
+            if program.len() <= MAX_INSTRUCTIONS {
+                return Ok(Filter(program));
+            }
         }
-        let last = SeccompFilter::new(BTreeMap::new(), self.default, NEXT, architecture);
-        program.append(&mut compile(last)?);
-        if program.len() > MAX_INSTRUCTIONS {
-            return Err(BadProfile::TooLarge);
-        }
-        Ok(Filter(program))
+        Err(BadProfile::TooLarge)
     }
 }
 
+/// Compiles rules with one action to a binary search for the number of the call, which ends in a
+/// chain. A call without a matching rule continues behind the program.
+fn search(
+    action: &SeccompAction,
+    calls: &BTreeMap<i64, Vec<SeccompRule>>,
+    architecture: TargetArch,
+    max_chain: usize,
+) -> Result<BpfProgram, BadProfile> {
+    let middle = calls.keys().nth(calls.len() / 2);
+    let (Some(&middle), true) = (middle, calls.len() > max_chain) else {
+        let chain = SeccompFilter::new(calls.clone(), NEXT, action.clone(), architecture);
+        return Ok(open_ended(compile(chain)?));
+    };
+    let mut lower = calls.clone();
+    let upper = lower.split_off(&middle);
+    let mut lower = search(action, &lower, architecture, max_chain)?;
+    let mut upper = search(action, &upper, architecture, max_chain)?;
+    lower.push(jump_over(upper.len()));
+    let mut program = vec![
+        operation(LOAD, CALL_NUMBER),
+        sock_filter {
+            code: JUMP_IF_AT_LEAST,
+            jt: 0,
+            jf: 1,
+            k: u32::try_from(middle).map_err(|_| BadProfile::TooLarge)?,
+        },
+        jump_over(lower.len()),
+    ];
+    program.append(&mut lower);
+    program.append(&mut upper);
+    Ok(program)
+}
+
 /// Groups rules by action, the strictest first.
-fn parts(rules: Vec<Rule>) -> Result<impl Iterator<Item = Part>, BadProfile> {
+fn parts(rules: Vec<Rule>) -> Result<Vec<Part>, BadProfile> {
     let mut parts = BTreeMap::new();
     for rule in rules {
         // The kernel's action values, as signed integers, grow with leniency.
@@ -88,7 +134,7 @@ fn parts(rules: Vec<Rule>) -> Result<impl Iterator<Item = Part>, BadProfile> {
             })
             .or_insert_with(|| vec![conditions]);
     }
-    Ok(parts.into_values())
+    Ok(parts.into_values().collect())
 }
 
 fn compile(filter: Result<SeccompFilter, BackendError>) -> Result<BpfProgram, BadProfile> {
@@ -106,8 +152,7 @@ fn open_ended(mut program: BpfProgram) -> BpfProgram {
     let length = program.len();
     for (at, instruction) in program.iter_mut().enumerate() {
         if instruction.code == RETURN && instruction.k == next {
-            let rest = u32::try_from(length - 1 - at).unwrap_or(u32::MAX);
-            *instruction = operation(JUMP, rest);
+            *instruction = jump_over(length - 1 - at);
         }
     }
     program
@@ -141,6 +186,11 @@ const JUMP_IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 /// Offset of the system call number in `struct seccomp_data`.
 const CALL_NUMBER: u32 = 0;
+
+/// A jump over the next instructions.
+fn jump_over(count: usize) -> sock_filter {
+    operation(JUMP, u32::try_from(count).unwrap_or(u32::MAX))
+}
 
 fn operation(code: u16, k: u32) -> sock_filter {
     sock_filter {
@@ -267,19 +317,25 @@ mod tests {
         ]
     }
 
+    /// Few, or more than one chain holds.
+    fn numbers() -> impl Strategy<Value = u32> {
+        prop_oneof![0..5_u32, 0..30_u32]
+    }
+
     fn rules() -> impl Strategy<Value = Vec<Plain>> {
         let conditions = prop::collection::vec((0..6_u8, operators(), values()), 0..4);
-        let rule = (0..4_u32, conditions, actions()).prop_map(|(call, conditions, action)| Plain {
-            call,
-            conditions,
-            action,
-        });
-        prop::collection::vec(rule, 0..12)
+        let rule =
+            (numbers(), conditions, actions()).prop_map(|(call, conditions, action)| Plain {
+                call,
+                conditions,
+                action,
+            });
+        prop::collection::vec(rule, 0..40)
     }
 
     fn calls() -> impl Strategy<Value = Call> {
         let arguments = prop::array::uniform6(values());
-        (0..5_u32, arguments).prop_map(|(number, arguments)| Call {
+        (numbers(), arguments).prop_map(|(number, arguments)| Call {
             number,
             architecture: OWN,
             arguments,
