@@ -8,19 +8,18 @@ use std::time::Duration;
 
 use mainstay_journal::Timestamp;
 use rustix::process::{Signal, pidfd_send_signal};
-use tokio::time::timeout;
 
 use super::adopt::is_init;
 use super::caller::Caller;
 use super::cell::{Cell, Phase};
 use super::cgroup_names::{SHIMS, shim_cgroup};
 use super::error::CellError;
+use super::shim_exit::wait_for_exit;
 use super::stop::KILL_TIMEOUT;
 use super::{Inner, blocking, lock, shim_call};
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExitStatus, RunEnd};
 use crate::spec::Namespace;
-use crate::sys;
 
 /// How long a shim may take to reap its executables and to record their exits, before it is killed.
 const SHIM_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,14 +40,16 @@ pub(super) async fn free(
         // A cell is gone: those around it follow, whether or not the caller waits.
         caller = Caller::committed();
     }
-    let _ = blocking(&name, move || {
-        for cell in &cells {
-            inner.restore(cell);
-        }
-        inner.remove_roots();
-        Ok(())
-    })
-    .await;
+    if done.is_err() {
+        let _ = blocking(&name, move || {
+            for cell in &cells {
+                inner.restore(cell);
+            }
+            inner.remove_roots();
+            Ok(())
+        })
+        .await;
+    }
     done
 }
 
@@ -78,33 +79,10 @@ async fn dismantle(inner: &Arc<Inner>, caller: &Caller, cell: &Arc<Cell>) -> Res
     if cell.state().phase == Phase::Gone {
         return Ok(());
     }
-    if cell.shares(Namespace::Pid) {
-        on_cell(inner, cell, reap).await?;
-    } else if let Some(init) = on_cell(inner, cell, kill_inside).await? {
-        // The kernel waits with its exit until the shim has reaped all others. Without the shim they
-        // would be zombies of PID 1 of the machine.
-        let _ = timeout(SHIM_EXIT_TIMEOUT, sys::until_exited(init)).await;
-        // It records the exits, and exits after PID 1 unless its disk is full.
-        let shim = cell
-            .state()
-            .shim
-            .as_ref()
-            .map(|shim| shim.pidfd.try_clone());
-        if let Some(Ok(shim)) = shim {
-            let _ = timeout(SHIM_EXIT_TIMEOUT, sys::until_exited(shim)).await;
-        }
-    }
-    let cgroups = on_cell(inner, cell, kill).await?;
-    let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
-    if let Some(pidfd) = pidfd {
-        let waited = timeout(KILL_TIMEOUT, sys::until_exited(pidfd)).await;
-        waited.map(drop).map_err(|_| CellError::Unkillable {
-            cell: name.clone(),
-            process: "the shim".to_owned(),
-        })?;
-    }
-    // Without PID 1 the namespace is empty; a cell that shares the host's may have more.
-    let populated = on_cell(inner, cell, move |inner, cell| {
+    // In one go: between two threads each step would wait for the scheduler.
+    let populated = on_cell(inner, cell, |inner, cell| {
+        let cgroups = end_processes(inner, cell)?;
+        // Without PID 1 the namespace is empty; a cell that shares the host's may have more.
         let populated = populated(inner, cgroups)?;
         if populated.is_empty() {
             remove(inner, cell)?;
@@ -120,6 +98,63 @@ async fn dismantle(inner: &Arc<Inner>, caller: &Caller, cell: &Arc<Cell>) -> Res
     }
     drop(order);
     Ok(())
+}
+
+/// Kills everything in the cell and waits until its shim has exited. Returns the cgroups that held
+/// its processes.
+fn end_processes(inner: &Inner, cell: &Arc<Cell>) -> Result<Vec<String>, CellError> {
+    let name = cell.name();
+    if cell.shares(Namespace::Pid) {
+        reap(inner, cell)?;
+    } else if !is_idle(inner, cell)?
+        && let Some(init) = kill_inside(inner, cell)?
+    {
+        // The kernel waits with its exit until the shim has reaped all others. Without the shim they
+        // would be zombies of PID 1 of the machine.
+        wait_for_exit(&init, SHIM_EXIT_TIMEOUT);
+        // It records the exits, and exits after PID 1 unless its disk is full.
+        let shim = cell
+            .state()
+            .shim
+            .as_ref()
+            .map(|shim| shim.pidfd.try_clone());
+        if let Some(Ok(shim)) = shim {
+            wait_for_exit(&shim, SHIM_EXIT_TIMEOUT);
+        }
+    }
+    let cgroups = kill(inner, cell)?;
+    let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
+    match pidfd {
+        Some(pidfd) if !wait_for_exit(&pidfd, KILL_TIMEOUT) => {
+            return Err(CellError::Unkillable {
+                cell: name.clone(),
+                process: "the shim".to_owned(),
+            });
+        }
+        _ => {}
+    }
+    // PID 1, if it was killed together with the shim; most often it exits first.
+    let init = inner.cgroups()?.pidfds(&shim_cgroup(name));
+    for (_, pidfd) in init.map_err(CellError::Cgroup)? {
+        wait_for_exit(&pidfd, KILL_TIMEOUT);
+    }
+    Ok(cgroups)
+}
+
+/// Returns whether nothing is left in the cell that its shim has to reap or to record: then both can
+/// be killed at once.
+fn is_idle(inner: &Inner, cell: &Arc<Cell>) -> Result<bool, CellError> {
+    let is_running = {
+        let state = cell.state();
+        let mut records = state.executables.values();
+        // An executable that is not known was being started when the daemon exited.
+        !state.unknown_files.is_empty() || records.any(|record| record.run.is_running())
+    };
+    if is_running || cell.unreadable.is_some() {
+        return Ok(false);
+    }
+    let cgroups = inner.cgroups()?.children(cell.name().as_str());
+    Ok(populated(inner, cgroups)?.is_empty())
 }
 
 /// Runs a step on a blocking thread.
@@ -205,8 +240,10 @@ fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
         .map_err(CellError::Cgroup)?;
     let names: Vec<ExecutableName> = cell.state().executables.keys().cloned().collect();
     for executable in &names {
-        // It may have exited by itself just before.
-        inner.read_record(cell, executable);
+        if cell.state().running(executable).is_some() {
+            // It may have exited by itself just before.
+            inner.read_record(cell, executable);
+        }
     }
     publish_lost(inner, cell, &names);
     // A shim may have been killed while it started one that is not known.
@@ -226,6 +263,7 @@ fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
         source,
     })?;
     inner.forget(cell);
+    inner.remove_roots();
     Ok(())
 }
 

@@ -2,10 +2,11 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainstay_error_chain::chain;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use super::cell::Cell;
 use super::cgroup_names::is_executable_cgroup;
@@ -81,16 +82,20 @@ impl Inner {
     }
 }
 
-/// Waits until the process of a pidfd has exited, or for at most `timeout`.
-pub(super) fn wait_for_exit(pidfd: &OwnedFd, timeout: Duration) {
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    let timeout = rustix::event::Timespec::try_from(timeout).unwrap_or_default();
-    // An interrupted wait is a short one: the caller looks again.
-    let _ = poll(&mut fds, Some(&timeout));
+/// Waits until the process of a pidfd has exited, or for at most `timeout`; returns whether it has.
+pub(super) fn wait_for_exit(pidfd: &OwnedFd, timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = rustix::event::Timespec::try_from(left).unwrap_or_default();
+        match poll(&mut fds, Some(&left)) {
+            Err(Errno::INTR) => {}
+            ready => return ready.is_ok_and(|ready| ready > 0),
+        }
+    }
 }
 
 fn has_exited(pidfd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    let now = rustix::event::Timespec::default();
-    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    wait_for_exit(pidfd, Duration::ZERO)
 }
