@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use mainstay_api::runtime::CellStatus;
-use mainstay_testkit::{Sweeper, TestNode, TlsClient};
+use mainstay_testkit::{Sweeper, TestNode, TlsClient, procfs};
 use tonic::Streaming;
 
 use crate::benches::Setup;
@@ -17,25 +17,38 @@ pub struct CellNode {
     pub node: TestNode,
     tls: TlsClient,
     // Declared last: cells outlive their node.
-    _sweeper: Sweeper,
+    sweeper: Sweeper,
 }
 
 impl CellNode {
     pub fn start(setup: &Setup) -> Result<Self> {
+        Self::of_program(&setup.binary)
+    }
+
+    /// A node that runs this build.
+    pub fn of_program(program: &Path) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),
             "cells need root; run this as root"
         );
         let sweeper = Sweeper::start("bench");
         let node = TestNode::builder()
-            .program(&setup.binary)
+            .program(program)
             .config(&format!("[cells]\ncgroup = {:?}\n", sweeper.cgroup()))
             .start();
         Ok(Self {
             tls: node.admin().tls_client()?,
             node,
-            _sweeper: sweeper,
+            sweeper,
         })
+    }
+
+    /// CPU time of the node, of the process that forks its shims, and of its cells so far, in
+    /// seconds. One cell must be there all the time, whose shim is given.
+    pub fn cpu_seconds(&self, shim: u32) -> Result<f64> {
+        let zygote = procfs::parent(shim)?;
+        let cells = procfs::cgroup_cpu_seconds(self.sweeper.cgroup())?;
+        Ok(procfs::cpu_seconds(self.node.pid())? + procfs::cpu_seconds(zygote)? + cells)
     }
 
     /// A directory beside the node's state, on the same file system.

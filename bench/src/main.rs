@@ -41,6 +41,10 @@ struct Cli {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 
+    /// Another build to measure in turns with it, such as an earlier one (cell-cycle only)
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+
     /// Directory for the results as JSON [default: results in the folder of this crate]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -106,6 +110,7 @@ async fn work(cli: Cli) -> Result<()> {
             Some(binary) => binary,
             None => binary_beside_this()?,
         },
+        against: cli.against,
         quick: cli.quick,
     };
     let results = cli.results.unwrap_or_else(default_results);
@@ -114,6 +119,10 @@ async fn work(cli: Cli) -> Result<()> {
     } else {
         cli.benches
     };
+    anyhow::ensure!(
+        setup.against.is_none() || benches.iter().all(|bench| bench.compares_builds()),
+        "--against compares builds in cell-cycle alone; name that benchmark"
+    );
     for bench in benches {
         let report = bench
             .run(&setup)

@@ -1,9 +1,10 @@
 //! The life of a cell whose program would run on: allocated, started in, stopped, freed, and where
 //! the time of it goes.
 
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::{Setup, alone, percentiles};
 use crate::cells::{CellClient, CellEndpoint, CellNode};
@@ -12,6 +13,8 @@ use crate::stats::Samples;
 
 const PROGRAM: &str = "sleep 1000";
 const TARGET_MS: f64 = 5.0;
+/// The cell that is there all the time where two builds are compared.
+const KEPT: &str = "kept";
 
 #[derive(Default)]
 struct Times {
@@ -22,7 +25,22 @@ struct Times {
     whole: Samples,
 }
 
+impl Times {
+    fn calls(&mut self) -> [(&'static str, &mut Samples); 5] {
+        [
+            ("Allocate", &mut self.allocate),
+            ("Start", &mut self.start),
+            ("Stop", &mut self.stop),
+            ("Free", &mut self.free),
+            ("all four", &mut self.whole),
+        ]
+    }
+}
+
 pub async fn run(setup: &Setup) -> Result<Report> {
+    if let Some(other) = &setup.against {
+        return run_against(setup, other).await;
+    }
     let rounds = setup.pick(1000, 50);
     let node = CellNode::start(setup)?;
     let endpoint = node.endpoint();
@@ -32,13 +50,7 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         "cell-cycle",
         format!("{PROGRAM:?} in a new cell each time, {rounds} times, one after the other"),
     );
-    for (subject, samples) in [
-        ("Allocate", &mut times.allocate),
-        ("Start", &mut times.start),
-        ("Stop", &mut times.stop),
-        ("Free", &mut times.free),
-        ("all four", &mut times.whole),
-    ] {
+    for (subject, samples) in times.calls() {
         percentiles(&mut report, subject, samples);
     }
     report.compare(
@@ -47,6 +59,64 @@ pub async fn run(setup: &Setup) -> Result<Report> {
         " ms",
         Some(Target::AtMost(TARGET_MS)),
     );
+    Ok(report)
+}
+
+/// Measures two builds in turns: a noisy machine disturbs both alike.
+async fn run_against(setup: &Setup, other: &Path) -> Result<Report> {
+    let rounds = setup.pick(1000, 50);
+    let nodes = [CellNode::start(setup)?, CellNode::of_program(other)?];
+    let endpoints = nodes.each_ref().map(CellNode::endpoint);
+    let (times, shims) = alone(move || async move {
+        let mut clients = Vec::new();
+        let mut shims = Vec::new();
+        for endpoint in &endpoints {
+            let mut client = endpoint.connect().await?;
+            // Its cgroup counts the CPU time of all cells.
+            client.allocate(KEPT).await?;
+            client.start(KEPT, PROGRAM).await?;
+            let kept = client.list().await?;
+            let shim = kept
+                .first()
+                .and_then(|cell| u32::try_from(cell.shim_pid).ok());
+            shims.push(shim.context("the first cell has no shim")?);
+            once(&mut client, &mut Times::default()).await?;
+            clients.push(client);
+        }
+        let mut times = [Times::default(), Times::default()];
+        for _ in 0..rounds {
+            for (client, times) in clients.iter_mut().zip(&mut times) {
+                once(client, times).await?;
+            }
+        }
+        Ok((times, shims))
+    })
+    .await?;
+
+    let mut report = Report::new(
+        "cell-cycle-builds",
+        format!(
+            "{PROGRAM:?} in a new cell each time, {rounds} times in turns with {}",
+            other.display()
+        ),
+    );
+    let [mut own, mut others] = times;
+    for ((subject, own), (_, others)) in own.calls().into_iter().zip(others.calls()) {
+        percentiles(&mut report, subject, own);
+        percentiles(&mut report, &format!("{subject}, the other build"), others);
+        report.ratio(
+            &format!("p50 of {subject} against the other build"),
+            own.percentile_us(50) / others.percentile_us(50),
+            None,
+        );
+    }
+    let mut cpu = Vec::new();
+    for (node, shim) in nodes.iter().zip(shims) {
+        cpu.push(node.cpu_seconds(shim)? * 1e3 / rounds as f64);
+    }
+    report.figure("CPU time a cycle", "ms", cpu[0]);
+    report.figure("CPU time a cycle, the other build", "ms", cpu[1]);
+    report.ratio("CPU time against the other build", cpu[0] / cpu[1], None);
     Ok(report)
 }
 

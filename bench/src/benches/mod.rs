@@ -77,6 +77,8 @@ pub enum Bench {
 #[derive(Debug)]
 pub struct Setup {
     pub binary: PathBuf,
+    /// Another build, measured in turns with it.
+    pub against: Option<PathBuf>,
     pub quick: bool,
 }
 
@@ -92,6 +94,11 @@ impl Setup {
 }
 
 impl Bench {
+    /// Returns whether it can measure another build in turns.
+    pub fn compares_builds(self) -> bool {
+        matches!(self, Self::CellCycle)
+    }
+
     pub async fn run(self, setup: &Setup) -> Result<Report> {
         match self {
             Self::VersionLatency => version_latency::run(setup).await,

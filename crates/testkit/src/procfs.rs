@@ -49,6 +49,19 @@ pub fn context_switches(pid: u32) -> Result<u64> {
     Ok(switches)
 }
 
+/// CPU time of all processes that were ever in a cgroup or below it, in seconds. `name` is below the
+/// root of the v2 hierarchy, which may be mounted beside those of v1.
+pub fn cgroup_cpu_seconds(name: &str) -> Result<f64> {
+    let mut roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].into_iter();
+    let texts = roots.find_map(|root| fs::read_to_string(format!("{root}/{name}/cpu.stat")).ok());
+    let text = texts.ok_or_else(|| Error::other(format!("cgroup {name} has no cpu.stat")))?;
+    let micros = text
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "));
+    let micros: Option<f64> = micros.and_then(|micros| micros.parse().ok());
+    Ok(micros.ok_or_else(|| Error::other("cpu.stat has no usage_usec"))? / 1e6)
+}
+
 /// CPU time of a process (user and system), in seconds.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = read(pid, "stat")?;
