@@ -137,6 +137,23 @@ pub(crate) unsafe fn reset_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// Blocks no signal.
+///
+/// # Safety
+///
+/// As for [`reset_signals`], for the signal mask.
+pub(crate) unsafe fn unblock_signals() -> io::Result<()> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    Ok(())
+}
+
+/// Stops ignoring SIGCHLD, for a process that waits for its children.
+pub(crate) fn wait_for_children() {
+    // SAFETY: no handler is installed; the default action is to ignore the signal, but not the
+    // children.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Ignores SIGCHLD: the kernel reaps the children of this process.
 ///
 /// # Safety

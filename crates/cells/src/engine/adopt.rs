@@ -309,7 +309,12 @@ fn adopt_processes(inner: &Inner, cell: &Arc<Cell>) {
         .unwrap_or_default();
     let shim = pids.iter().find(|pid| !is_init(**pid)).and_then(|pid| {
         let pidfd = pidfd_open(*pid, PidfdFlags::empty()).ok()?;
-        Some(ShimProcess { pid: *pid, pidfd })
+        let own = false;
+        Some(ShimProcess {
+            pid: *pid,
+            pidfd,
+            own,
+        })
     });
     match shim {
         Some(shim) => inner.watch_shim(cell, shim),

@@ -83,6 +83,8 @@ pub(super) enum Phase {
 pub(super) struct ShimProcess {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
+    /// Forked by this daemon, not by an earlier one, which may have been of another build.
+    pub(super) own: bool,
 }
 
 /// The last published event of an executable: the start of a run, or its end.

@@ -30,6 +30,7 @@ pub(super) fn resolve(
         capabilities: capabilities.grant()?,
         new_privileges: spec.allow_new_privileges,
         filter: spec.seccomp.filter()?,
+        builtin_filter: false,
         own_cgroups: !cell.share.contains(&Namespace::Cgroup),
         // Through the host's /proc, which comes with its mounts.
         sees_host_processes: [Namespace::Pid, Namespace::Mount]
@@ -64,6 +65,7 @@ pub(super) fn resolve_unconfined(
         capabilities: Capabilities::NONE.grant()?,
         new_privileges: true,
         filter: None,
+        builtin_filter: false,
         own_cgroups: !cell.share.contains(&Namespace::Cgroup),
         sees_host_processes: false,
         users: None,

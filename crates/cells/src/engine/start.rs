@@ -17,6 +17,7 @@ use crate::cgroup::{CgroupError, Cgroups};
 use crate::limits::Limits;
 use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, Run};
+use crate::seccomp::Profile;
 use crate::shim::ShimSpec;
 use crate::shim::protocol::{self, Reply, Request, StartRequest, Step};
 use crate::spec::{ExecutableSpec, shown};
@@ -153,7 +154,7 @@ impl Starting<'_> {
             true => program::resolve_unconfined(&record.spec, &self.spec)?,
             false => program::resolve(&record.spec, self.hostname(), &self.spec, self.inner.users)?,
         };
-        let request = Request::Start(Box::new(StartRequest {
+        let mut request = Request::Start(Box::new(StartRequest {
             // A shim of an earlier build would start it without what it asks for.
             version: match self.spec.is_attachable() {
                 true => protocol::VERSION,
@@ -177,7 +178,7 @@ impl Starting<'_> {
             let mut state = self.cell.state();
             state.unknown_files.insert(self.executable.clone());
         }
-        let answered = self.call(cgroups, &request, &fds);
+        let answered = self.call(cgroups, &mut request, &fds);
         // A shim that answers has removed what it created for an executable that never ran.
         if new && !matches!(answered, Err(CellError::ShimUnresponsive { .. })) {
             self.cell.state().unknown_files.remove(&self.executable);
@@ -189,13 +190,14 @@ impl Starting<'_> {
     fn call(
         &self,
         cgroups: &Cgroups,
-        request: &Request,
+        request: &mut Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<ExecutableRecord, CellError> {
         let mut attempts = 1..=MAX_SHIMS;
         loop {
             attempts.next();
             self.ensure_shim(cgroups)?;
+            self.set_filter(request)?;
             let paths = &self.inner.paths;
             match shim_call::call(paths, self.cell.name(), request, fds, START_TIMEOUT) {
                 Ok(reply) => return self.interpret(reply),
@@ -209,6 +211,23 @@ impl Starting<'_> {
                 }
             }
         }
+    }
+
+    /// Names the built-in filter to a shim that has it, and sends it to any other.
+    fn set_filter(&self, request: &mut Request) -> Result<(), CellError> {
+        if self.inner.unconfined {
+            return Ok(());
+        }
+        if let (Request::Start(start), Profile::Default) = (request, &self.spec.seccomp) {
+            let shim = &self.cell.state().shim;
+            let has_it = shim.as_ref().is_some_and(|shim| shim.own);
+            start.program.builtin_filter = has_it;
+            start.program.filter = match has_it {
+                true => None,
+                false => self.spec.seccomp.filter()?,
+            };
+        }
+        Ok(())
     }
 
     /// Returns whether the shim has exited; the watch thread may have noticed first. Waits for the
@@ -275,6 +294,7 @@ impl Starting<'_> {
             ShimProcess {
                 pid: forked.pid,
                 pidfd: forked.pidfd,
+                own: true,
             },
         );
         Ok(())

@@ -94,7 +94,7 @@ impl Profile {
     pub fn filter(&self) -> Result<Option<Filter>, BadProfile> {
         match self {
             Self::Unconfined => Ok(None),
-            Self::Default => builtin_filter().map(Some),
+            Self::Default => Ok(Some(builtin_filter()?.clone())),
             Self::Custom(custom) => Ok(Some(custom.filter.clone())),
         }
     }
@@ -110,9 +110,10 @@ impl Profile {
 }
 
 /// The filter of the built-in profile, compiled once.
-fn builtin_filter() -> Result<Filter, BadProfile> {
+pub(crate) fn builtin_filter() -> Result<&'static Filter, BadProfile> {
     static FILTER: OnceLock<Result<Filter, BadProfile>> = OnceLock::new();
-    FILTER.get_or_init(|| builtin::policy().compile()).clone()
+    let filter = FILTER.get_or_init(|| builtin::policy().compile());
+    filter.as_ref().map_err(BadProfile::clone)
 }
 
 impl FromStr for Profile {

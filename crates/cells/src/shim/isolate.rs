@@ -1,4 +1,4 @@
-//! Set-up of a shim's new namespaces: mounts, host name, loopback device.
+//! Set-up of a shim's namespaces: mounts, host name, and those that the cell shares.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,7 +8,6 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
     mount_change, move_mount, open_tree,
 };
-use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::{HostFds, ShimSpec};
@@ -28,6 +27,11 @@ const HOST_WIDE_PROC: [(&str, &std::ffi::CStr); 5] = [
 /// Sets up the namespaces; fails with the operation that failed and its error.
 pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static str, io::Error)> {
     let own = |namespace| !spec.share.contains(&namespace);
+    for shared in &spec.share {
+        // The zygote has left the host's.
+        let joined = host.namespaces.join(*shared);
+        joined.map_err(|errno| ("join the namespaces of the host", errno.into()))?;
+    }
     if spec.unconfined {
         if own(Namespace::Mount) {
             // Mounts of the host appear here too, none go the other way.
@@ -62,11 +66,6 @@ pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static s
     if own(Namespace::Uts) {
         rustix::system::sethostname(spec.hostname.as_bytes())
             .map_err(|errno| ("set the host name", errno.into()))?;
-    }
-    if own(Namespace::Network) {
-        let socket = socket(AddressFamily::INET, SocketType::DGRAM, None);
-        let socket = socket.map_err(|errno| ("open a socket", errno.into()))?;
-        sys::loopback_up(socket).map_err(|error| ("bring up the loopback device", error))?;
     }
     Ok(())
 }

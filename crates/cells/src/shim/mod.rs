@@ -29,6 +29,7 @@ use std::path::PathBuf;
 
 pub(crate) use init::INIT_NAME;
 pub(crate) use isolate::restrict_proc;
+use nix::sched::CloneFlags;
 use rustix::process::DumpableBehavior;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,7 @@ use crate::name::CellName;
 use crate::spec::Namespace;
 use crate::sys;
 use crate::zygote::masks::Masks;
+use crate::zygote::next_namespaces::HostNamespaces;
 
 /// The cell a shim is forked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -74,26 +76,31 @@ pub(crate) struct HostFds {
     /// `/proc`, opened before it was changed.
     pub(crate) proc: File,
     pub(crate) masks: Masks,
+    pub(crate) namespaces: HostNamespaces,
 }
 
 impl ShimSpec {
-    /// The clone flags of the cell's own namespaces.
+    /// The clone flags of the fork.
     ///
-    /// Without the cgroup namespace: its root is the cgroup of the process that creates it, and
-    /// the shim is outside the cell's cgroup. Each executable creates its own.
+    /// Without the PID namespace, which the shim creates for its children alone, and without the
+    /// cgroup namespace: its root is the cgroup of the process that creates it, and the shim is
+    /// outside the cell's cgroup. Each executable creates its own.
     pub(crate) fn clone_flags(&self) -> c_int {
-        let own = |namespace, flag| {
-            if self.share.contains(&namespace) {
-                0
-            } else {
-                flag
-            }
-        };
-        // Without the PID namespace, which the shim creates for its children alone.
-        own(Namespace::Mount, libc::CLONE_NEWNS)
-            | own(Namespace::Ipc, libc::CLONE_NEWIPC)
-            | own(Namespace::Uts, libc::CLONE_NEWUTS)
-            | own(Namespace::Network, libc::CLONE_NEWNET)
+        self.own(Namespace::Mount, CloneFlags::CLONE_NEWNS).bits()
+    }
+
+    /// The cell's own namespaces that the shim inherits from the zygote.
+    pub(crate) fn inherited_namespaces(&self) -> CloneFlags {
+        self.own(Namespace::Ipc, CloneFlags::CLONE_NEWIPC)
+            | self.own(Namespace::Uts, CloneFlags::CLONE_NEWUTS)
+            | self.own(Namespace::Network, CloneFlags::CLONE_NEWNET)
+    }
+
+    fn own(&self, namespace: Namespace, flag: CloneFlags) -> CloneFlags {
+        match self.share.contains(&namespace) {
+            true => CloneFlags::empty(),
+            false => flag,
+        }
     }
 }
 
@@ -120,16 +127,15 @@ impl ShimFds {
 ///
 /// # Safety
 ///
-/// The process must have been forked for the shim alone, have one thread, and rely on no signal
-/// handler or mask.
+/// The process must have been forked for the shim alone, have one thread, and neither block a signal
+/// nor have another action for one than the default, but ignore SIGCHLD.
 #[allow(unsafe_code)]
 pub(crate) unsafe fn run(spec: &ShimSpec, fds: ShimFds, host: &HostFds) -> io::Result<()> {
     for mut procs in fds.procs.into_iter().map(File::from) {
         procs.write_all(b"0")?;
     }
     drop(fds.unified);
-    // SAFETY: the caller guarantees that nothing relies on a handler or mask.
-    unsafe { sys::reset_signals() }?;
+    sys::wait_for_children();
     // The zygote's socket and stderr must not stay open in a shim.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;

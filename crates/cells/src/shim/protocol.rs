@@ -103,6 +103,10 @@ pub(crate) struct Program {
     pub(crate) capabilities: Granted,
     pub(crate) new_privileges: bool,
     pub(crate) filter: Option<Filter>,
+    /// Whether it gets the built-in filter of the shim's build instead. Sent only to a shim that the
+    /// daemon has forked itself: older ones do not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) builtin_filter: bool,
     /// Whether it gets a cgroup namespace of its own.
     pub(crate) own_cgroups: bool,
     /// Whether it sees processes of the host, which it may then neither trace nor signal.

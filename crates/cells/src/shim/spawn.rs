@@ -10,6 +10,7 @@ use nix::unistd::execve;
 use rustix::process::{Gid, Pid, Resource, Rlimit, Uid, chdir, getrlimit, setrlimit};
 
 use super::protocol::{Program, Step, UserRange};
+use crate::seccomp::{self, Filter};
 use crate::sys::{self, Forked};
 
 /// The file descriptors that the forked child uses.
@@ -42,11 +43,26 @@ struct ExecStrings {
     groups: Vec<Gid>,
 }
 
+/// What the child is set up by. Nothing of it is allocated after the fork.
+struct Prepared<'a> {
+    program: &'a Program,
+    strings: ExecStrings,
+    filter: Option<&'a Filter>,
+}
+
 /// Forks and executes a program. Returns its PID on the host, in whose PID namespace the shim is,
 /// once the exec has succeeded or failed.
 pub(super) fn spawn(program: &Program, fds: ChildFds) -> Result<Pid, Failure> {
     let failed = |step| move |error: io::Error| (step, error);
-    let strings = ExecStrings::new(program).map_err(failed(Step::Execute))?;
+    let filter = match program.builtin_filter {
+        true => Some(seccomp::builtin_filter().map_err(io::Error::other)),
+        false => program.filter.as_ref().map(Ok),
+    };
+    let prepared = Prepared {
+        program,
+        strings: ExecStrings::new(program).map_err(failed(Step::Execute))?,
+        filter: filter.transpose().map_err(failed(Step::Seccomp))?,
+    };
     // CLOEXEC: EOF says that the exec succeeded; a failure before it comes through this pipe.
     let (mut failures, report) = io::pipe().map_err(failed(Step::Fork))?;
     let (held, release) = io::pipe().map_err(failed(Step::Fork))?;
@@ -58,7 +74,7 @@ pub(super) fn spawn(program: &Program, fds: ChildFds) -> Result<Pid, Failure> {
     let Forked::Parent { pid, .. } = forked else {
         drop((failures, release));
         let (step, error) = match leave_shim(&fds, &held, &report) {
-            Ok(()) => exec_in_child(program, &strings, fds, held),
+            Ok(()) => exec_in_child(&prepared, fds, held),
             Err(error) => (Step::Fork, error),
         };
         report_failure(report, step, &error);
@@ -131,24 +147,19 @@ fn leave_shim(fds: &ChildFds, held: &PipeReader, report: &PipeWriter) -> io::Res
 }
 
 /// Runs in the child. Returns only a failure.
-fn exec_in_child(
-    program: &Program,
-    strings: &ExecStrings,
-    fds: ChildFds,
-    held: PipeReader,
-) -> Failure {
-    match prepare_child(program, strings, fds, held) {
+fn exec_in_child(prepared: &Prepared<'_>, fds: ChildFds, held: PipeReader) -> Failure {
+    match prepare_child(prepared, fds, held) {
         Err(failure) => failure,
-        Ok(()) => (Step::Execute, exec(strings)),
+        Ok(()) => (Step::Execute, exec(&prepared.strings)),
     }
 }
 
 fn prepare_child(
-    program: &Program,
-    strings: &ExecStrings,
+    prepared: &Prepared<'_>,
     fds: ChildFds,
     mut held: PipeReader,
 ) -> Result<(), Failure> {
+    let program = prepared.program;
     // v1 has no CLONE_INTO_CGROUP; nothing is executed before the move.
     for mut procs in fds.procs.into_iter().map(File::from) {
         procs
@@ -158,9 +169,10 @@ fn prepare_child(
     let mut go = [0; 1];
     held.read_exact(&mut go)
         .map_err(|error| (Step::Users, error))?;
-    // SAFETY: this child relies on no handler or mask: it only prepares its exec.
+    // The shim has blocked some, and has changed the action of none.
+    // SAFETY: this child relies on no mask: it only prepares its exec.
     #[allow(unsafe_code)]
-    unsafe { sys::reset_signals() }.map_err(|error| (Step::Fork, error))?;
+    unsafe { sys::unblock_signals() }.map_err(|error| (Step::Fork, error))?;
     let _ = rustix::process::setsid();
     redirect_stdio(fds.stdio).map_err(|error| (Step::Input, error))?;
     if program.own_cgroups {
@@ -171,8 +183,9 @@ fn prepare_child(
         // Those that are root with no more capabilities lead, by /proc/PID/root, past all masks.
         sys::confine_to_own_processes().map_err(|error| (Step::Capabilities, error))?;
     }
-    chdir(&strings.working_directory).map_err(|errno| (Step::WorkingDirectory, errno.into()))?;
-    drop_privileges(program, &strings.groups)
+    chdir(&prepared.strings.working_directory)
+        .map_err(|errno| (Step::WorkingDirectory, errno.into()))?;
+    drop_privileges(prepared)
 }
 
 fn redirect_stdio(stdio: ChildStdio) -> io::Result<()> {
@@ -222,14 +235,18 @@ fn change_identity(program: &Program, groups: &[Gid]) -> rustix::io::Result<()> 
     set_thread_uid(Uid::from_raw(program.uid))
 }
 
-fn drop_privileges(program: &Program, groups: &[Gid]) -> Result<(), Failure> {
+fn drop_privileges(prepared: &Prepared<'_>) -> Result<(), Failure> {
+    let Prepared {
+        program, filter, ..
+    } = *prepared;
     sys::join_new_session_keyring().map_err(|errno| (Step::Identity, errno.into()))?;
     if program.unconfined {
         // The kernel takes all capabilities from a UID other than 0.
-        return change_identity(program, groups).map_err(|errno| (Step::Identity, errno.into()));
+        return change_identity(program, &prepared.strings.groups)
+            .map_err(|errno| (Step::Identity, errno.into()));
     }
     if program.new_privileges
-        && let Some(filter) = &program.filter
+        && let Some(filter) = filter
     {
         // While it may without no_new_privs; the built-in profile refuses none of the steps below.
         filter
@@ -248,7 +265,7 @@ fn drop_privileges(program: &Program, groups: &[Gid]) -> Result<(), Failure> {
         return Ok(());
     }
     rustix::thread::set_no_new_privs(true).map_err(|errno| (Step::Capabilities, errno.into()))?;
-    if let Some(filter) = &program.filter {
+    if let Some(filter) = filter {
         filter
             .install()
             .map_err(|errno| (Step::Seccomp, errno.into()))?;

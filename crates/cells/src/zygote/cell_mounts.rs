@@ -19,6 +19,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::HiddenPaths;
 use super::masks::{Failure, Masks, View};
+use super::next_namespaces::HostNamespaces;
 use crate::shim::{HostFds, restrict_proc};
 use crate::sys::{self, MountRestriction};
 
@@ -31,13 +32,14 @@ pub(super) struct CellMounts {
 }
 
 impl CellMounts {
-    /// Opens the host's `/proc` before anything is changed.
+    /// Opens the host's `/proc` and namespaces before anything is changed.
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             host: HostFds {
                 mounts: File::open(OWN_NAMESPACE)?,
                 proc: File::open("/proc")?,
                 masks: Masks::default(),
+                namespaces: HostNamespaces::open(),
             },
             prepared: false,
         })

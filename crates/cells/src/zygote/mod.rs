@@ -7,11 +7,13 @@
 mod cell_mounts;
 mod client;
 pub(crate) mod masks;
+pub(crate) mod next_namespaces;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
+use nix::sched::CloneFlags;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +21,12 @@ pub(crate) use client::Zygote;
 pub use client::{ForkShimError, ZygoteCommand};
 
 use crate::frame::{self, Versioned};
+use crate::seccomp;
 use crate::shim::{self, ShimFds, ShimSpec};
 use crate::sys::{self, Forked};
 use cell_mounts::CellMounts;
+use masks::Failure;
+use next_namespaces::NextNamespaces;
 
 /// The version of the protocol between daemon and zygote, which are always of one build. A shim
 /// that is forked ahead of its cell will send its hello in this protocol.
@@ -58,6 +63,11 @@ enum ZygoteReply {
 pub unsafe fn run() -> io::Result<()> {
     // SAFETY: the caller guarantees that nothing owns a file descriptor above 2.
     unsafe { sys::close_inherited() }?;
+    // Here once for all shims and executables, which inherit it.
+    // SAFETY: the caller guarantees that nothing relies on a handler or mask.
+    unsafe { sys::reset_signals() }?;
+    // Compiled once for all shims. A failure is reported by the first start.
+    let _ = seccomp::builtin_filter();
     // A session of its own: Ctrl-C in the daemon's terminal is for the daemon.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"mainstay-shims");
@@ -69,18 +79,21 @@ pub unsafe fn run() -> io::Result<()> {
     let stdin = io::stdin();
     let daemon = stdin.as_fd();
     let mut mounts = CellMounts::open()?;
+    let mut next = NextNamespaces::none();
     while let Some((request, fds)) = frame::receive_versioned(daemon, VERSION)? {
+        let mut taken = CloneFlags::empty();
         let (reply, pidfd) = match request {
             ZygoteRequest::Prepare(hidden) => match mounts.prepare(&hidden) {
                 Ok(()) => (ZygoteReply::Prepared, None),
                 Err((operation, error)) => (failed(operation, &error), None),
             },
-            ZygoteRequest::Fork(spec) => match fork_shim(&spec, fds, &mounts) {
+            ZygoteRequest::Fork(spec) => match fork_shim(&spec, fds, &mounts, &mut next) {
                 Ok((pid, pidfd)) => {
+                    taken = spec.inherited_namespaces();
                     let pid = pid.as_raw_nonzero().get();
                     (ZygoteReply::Forked { pid }, Some(pidfd))
                 }
-                Err(error) => (failed("fork the shim".to_owned(), &error), None),
+                Err((operation, error)) => (failed(operation, &error), None),
             },
         };
         let pidfd: Vec<_> = pidfd.iter().map(AsFd::as_fd).collect();
@@ -89,6 +102,8 @@ pub unsafe fn run() -> io::Result<()> {
             message: reply,
         };
         frame::send(daemon, &reply, &pidfd)?;
+        // Those of the next shim, most likely. A failure is reported when they are needed.
+        let _ = next.prepare(taken);
     }
     Ok(())
 }
@@ -106,12 +121,19 @@ fn fork_shim(
     spec: &ShimSpec,
     fds: Vec<OwnedFd>,
     mounts: &CellMounts,
-) -> io::Result<(Pid, OwnedFd)> {
-    let fds = ShimFds::new(spec, fds).ok_or(io::ErrorKind::InvalidData)?;
+    next: &mut NextNamespaces,
+) -> Result<(Pid, OwnedFd), Failure> {
+    let failed = |error| ("fork the shim".to_owned(), error);
+    let fds = ShimFds::new(spec, fds).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
     let cgroup = fds.unified.as_ref().map(AsFd::as_fd);
+    let inherited = spec.inherited_namespaces();
+    next.prepare(inherited)?;
     // SAFETY: the zygote has one thread, and the child below ends in `exit_now`.
-    match unsafe { sys::fork_into(spec.clone_flags(), cgroup) }? {
-        Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
+    match unsafe { sys::fork_into(spec.clone_flags(), cgroup) }.map_err(failed)? {
+        Forked::Parent { pid, pidfd } => {
+            next.taken(inherited);
+            Ok((pid, pidfd))
+        }
         Forked::Child => {
             // SAFETY: forked for this shim, from the only thread of a process without handlers but
             // the ignored SIGCHLD.
