@@ -43,7 +43,7 @@ struct ExecStrings {
     groups: Vec<Gid>,
 }
 
-/// What the child is set up by. Nothing of it is allocated after the fork.
+/// Everything the child needs, allocated before the fork.
 struct Prepared<'a> {
     program: &'a Program,
     strings: ExecStrings,
