@@ -107,15 +107,15 @@ impl Driver {
             self.writer.remove().await;
         }
         let sequence = self.record.sequence.clone();
+        self.inner.set_ending(self.slot);
         self.publish(move |publish| publish(&end_of(&sequence, failure.as_ref())))
             .await;
-        // Now, so that a client that has seen the end can start the next sequence.
-        self.inner.release(self.slot);
         if let Some(ended) = &mut self.record.ended {
             ended.published = true;
         }
-        // Fails when the next sequence has begun, whose record replaces this one.
+        // If this fails, the next daemon publishes the end again.
         let _ = self.write().await;
+        self.inner.release(self.slot);
     }
 
     async fn phase(&mut self, index: usize, phase: Phase) -> Result<(), Reason> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainstay_records::RecordError;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::driver::Driver;
@@ -48,6 +49,8 @@ pub(crate) struct Inner {
     store: Store,
     observer: Arc<dyn Observer>,
     current: Mutex<Current>,
+    /// Signalled whenever the slot is freed.
+    released: Notify,
 }
 
 #[derive(Default)]
@@ -62,6 +65,8 @@ struct Running {
     slot: u64,
     record: Arc<Mutex<SequenceRecord>>,
     driver: Option<AbortHandle>,
+    /// All its work is done; only its end remains to be published.
+    ending: bool,
 }
 
 /// An opened engine, and what the last daemon left.
@@ -87,6 +92,7 @@ impl Sequences {
             store,
             observer: Arc::new(observer),
             current: Mutex::default(),
+            released: Notify::new(),
         }));
         let interrupted = record.and_then(|record| sequences.0.take_over(record));
         Ok(Opened {
@@ -114,7 +120,7 @@ impl Sequences {
             phases: PhaseRecord::of(&plan),
             ended: None,
         };
-        let (slot, preempted) = self.0.take_slot(&record)?;
+        let (slot, preempted) = self.0.wait_for_slot(&record).await?;
         let writer = self.0.store.writer();
         if let Some(preempted) = preempted {
             self.0.report_preempted(preempted, &record).await;
@@ -168,10 +174,26 @@ impl Sequences {
         Some(lock(&running.record).clone())
     }
 
-    /// Starts no further sequence. One that runs continues until the process ends; the next
-    /// daemon resumes it.
+    /// Waits until no sequence runs.
+    pub async fn until_idle(&self) {
+        loop {
+            let mut released = std::pin::pin!(self.0.released.notified());
+            released.as_mut().enable();
+            if self.0.current().running.is_none() {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// Starts no further sequence, and leaves one that runs to the next daemon.
     pub fn close(&self) {
-        self.0.current().closed = true;
+        let mut current = self.0.current();
+        current.closed = true;
+        let running = current.running.take();
+        if let Some(driver) = running.and_then(|running| running.driver) {
+            driver.abort();
+        }
     }
 
     async fn end_interrupted(&self, record: SequenceRecord, slot: u64, reason: &str) {
@@ -222,6 +244,34 @@ impl Inner {
         }
     }
 
+    /// Takes the slot, after the end of a sequence that only remains to be published: a client
+    /// that has seen the end can start the next sequence, and the events keep their order.
+    async fn wait_for_slot(
+        &self,
+        record: &SequenceRecord,
+    ) -> Result<(u64, Option<SequenceRecord>), StartError> {
+        loop {
+            let mut released = std::pin::pin!(self.released.notified());
+            released.as_mut().enable();
+            match self.take_slot(record) {
+                Err(StartError::Busy { .. }) if self.is_ending() => released.await,
+                taken => return taken,
+            }
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        // A slot that was freed meanwhile is taken by the next attempt.
+        self.current().running.as_ref().is_none_or(|it| it.ending)
+    }
+
+    pub(crate) fn set_ending(&self, slot: u64) {
+        let mut current = self.current();
+        if let Some(running) = current.running.as_mut().filter(|it| it.slot == slot) {
+            running.ending = true;
+        }
+    }
+
     /// Takes the slot; also returns the sequence that a forced one takes it from.
     fn take_slot(
         &self,
@@ -257,6 +307,8 @@ impl Inner {
         let mut current = self.current();
         if current.running.as_ref().is_some_and(|it| it.slot == slot) {
             current.running = None;
+            drop(current);
+            self.released.notify_waiters();
         }
     }
 
@@ -317,6 +369,7 @@ impl Current {
             slot: self.slots,
             record: Arc::new(Mutex::new(record.clone())),
             driver: None,
+            ending: false,
         });
         self.slots
     }

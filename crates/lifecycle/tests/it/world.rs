@@ -2,7 +2,7 @@
 //! daemon is killed. Each start and end of a task, and each event, is a step.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,9 +31,15 @@ pub enum Happened {
 }
 
 #[derive(Clone)]
-pub struct World(Arc<Mutex<State>>);
+pub struct World {
+    state: Arc<Mutex<State>>,
+    /// The number of the daemon that lives in it.
+    daemon: usize,
+}
 
 struct State {
+    /// The daemon that is alive; nothing that others do counts.
+    alive: usize,
     happened: Vec<Happened>,
     steps: usize,
     kill_at: Option<usize>,
@@ -44,29 +50,31 @@ struct State {
 
 impl World {
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        let state = Arc::new(Mutex::new(State {
+            alive: 0,
             happened: Vec::new(),
             steps: 0,
             kill_at: None,
             killed: None,
             parked: Vec::new(),
-        })))
+        }));
+        Self { state, daemon: 0 }
     }
 
     pub fn happened(&self) -> Vec<Happened> {
-        self.0.lock().unwrap().happened.clone()
+        self.state.lock().unwrap().happened.clone()
     }
 
     pub fn steps(&self) -> usize {
-        self.0.lock().unwrap().steps
+        self.state.lock().unwrap().steps
     }
 
     /// Counts a step; returns what to wait for, forever, if the daemon is killed at it or was
     /// before. What happens at the step has happened then, or not.
     fn step(&self, happened: Happened, lands: bool) -> Option<Receiver<()>> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let was_killed = state.kill_at.is_some_and(|at| state.steps > at);
-        if was_killed {
+        if was_killed || state.alive != self.daemon {
             return Some(state.park());
         }
         let is_killed = state.kill_at == Some(state.steps);
@@ -131,17 +139,23 @@ impl World {
     /// disk that it finds, `after` the one that it leaves. Returns whether it was killed.
     pub fn daemon(&self, spec: &Spec, disk: &Path, leaves: &Path, kill_at: Option<usize>) -> bool {
         let (killed, when_killed) = channel();
-        {
-            let mut state = self.0.lock().unwrap();
+        let world = {
+            let mut state = self.state.lock().unwrap();
+            state.alive += 1;
             state.steps = 0;
             state.kill_at = kill_at;
             state.killed = Some(killed);
-        }
+            Self {
+                state: Arc::clone(&self.state),
+                daemon: state.alive,
+            }
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
+            .enable_all()
             .build()
             .unwrap();
-        let (world, spec, path) = (self.clone(), spec.clone(), disk.to_owned());
+        let (spec, path) = (spec.clone(), disk.to_owned());
         let (ended, when_ended) = channel();
         runtime.spawn(async move {
             let Opened {
@@ -170,8 +184,10 @@ impl World {
             if when_killed.recv_timeout(Duration::from_millis(1)).is_ok() {
                 break true;
             }
-            if when_ended.try_recv().is_ok() {
-                break false;
+            match when_ended.try_recv() {
+                Ok(()) => break false,
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => panic!("the daemon panicked"),
             }
         };
         // The disk of the moment; the threads of the killed daemon may still write to theirs.
