@@ -1,10 +1,12 @@
 //! The node daemon: configuration, listeners, the gate that every call passes, the engines, and one
 //! thin file per gRPC service. The only place where all engines meet.
 
+mod actor_tag;
 mod call;
 pub mod config;
 mod connection;
 mod engines;
+pub mod handover;
 mod listener;
 mod log;
 mod node;
@@ -24,5 +26,5 @@ pub use config::{Config, ConfigError, Overrides};
 pub use listener::rewritten as rewritten_requests;
 pub use node::Build;
 pub use rpc::MAX_MESSAGE_BYTES;
-pub use serve::{Ready, ServeError, serve};
+pub use serve::{Ended, Ready, ServeError, serve};
 pub use state::{StateError, serving_pid};

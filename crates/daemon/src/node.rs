@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use mainstay_node::Platform;
 use mainstay_node::mounts::SpaceSurvey;
 
 use crate::config::RunningConfig;
@@ -26,7 +25,6 @@ pub struct Build {
 #[derive(Debug)]
 pub struct Node {
     pub build: Build,
-    pub platform: Platform,
     pub state: PathBuf,
     pub config_file: Option<PathBuf>,
     pub config: RunningConfig,

@@ -1,5 +1,7 @@
 //! The caller that a call runs for, as limits see it that are fair per caller.
 
+use std::sync::Arc;
+
 use mainstay_identity::{Caller, Role, Via};
 
 use crate::connection::Client;
@@ -15,6 +17,8 @@ pub struct Requester {
     /// Administrators and local users, who are never locked out by others.
     pub privileged: bool,
     pub role: Option<Role>,
+    /// The caller, for people.
+    pub who: Arc<str>,
 }
 
 impl Requester {
@@ -30,6 +34,7 @@ impl Requester {
             client,
             privileged: local || caller.role == Some(Role::Admin),
             role: caller.role,
+            who: caller.to_string().into(),
         }
     }
 
@@ -40,6 +45,7 @@ impl Requester {
             client: Client::User(rustix::process::geteuid().as_raw()),
             privileged: true,
             role: None,
+            who: "mainstay".into(),
         };
         CURRENT.try_with(Self::clone).unwrap_or_else(|_| own())
     }
@@ -65,6 +71,7 @@ mod tests {
             client: Client::Certificate("reader".into()),
             privileged: false,
             role: Some(Role::Reader),
+            who: "reader".into(),
         };
         // As the body of an answer, which is polled outside the call's own future.
         let mut body = Box::pin(async { Requester::current() });

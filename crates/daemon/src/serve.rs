@@ -1,7 +1,7 @@
 //! The daemon from start to stop: it builds the engines, serves, reloads, and stops in order.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,12 @@ use tracing::{error, info, warn};
 use crate::call::Gate;
 use crate::config::{Config, Overrides, RunningConfig};
 use crate::engines::identity::Renewal;
+use crate::engines::lifecycle::reset::{self, WipeError, Wiped};
 use crate::engines::{BuildError, Engines, Startup};
+use crate::handover::{End, Ends, Process, Replacement};
 use crate::listener::Server;
 use crate::node::{Build, Node};
-use crate::service_manager::{NotifyState, notify};
+use crate::service_manager::{NotifyState, notify, notify_change};
 use crate::services::{self, Health};
 use crate::signals::{Signalled, Signals};
 use crate::state::{StateDir, StateError};
@@ -28,10 +30,22 @@ pub enum ServeError {
     State(#[from] StateError),
     #[error(transparent)]
     Engine(#[from] BuildError),
+    #[error("cannot finish the reset of this node")]
+    Wipe(#[from] WipeError),
     #[error("cannot serve the contract by reflection")]
     Reflection(#[from] tonic_reflection::server::Error),
     #[error("cannot install a signal handler")]
     Signals(#[source] std::io::Error),
+}
+
+/// How a daemon has ended.
+#[derive(Debug)]
+#[must_use]
+pub enum Ended {
+    /// The process is to exit with 0.
+    Stopped,
+    /// The process is to execute another binary in place.
+    Replaced(Replacement),
 }
 
 /// Facts about a daemon that has begun to serve.
@@ -49,25 +63,44 @@ pub struct Ready {
     pub took: Duration,
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT, or until a sequence ends the daemon.
 pub async fn serve(
     config: Config,
     overrides: Overrides,
     build: Build,
     ready: impl FnOnce(&Ready),
-) -> Result<(), ServeError> {
+) -> Result<Ended, ServeError> {
     let began = Instant::now();
     let signals = Signals::listen().map_err(ServeError::Signals)?;
     let state = StateDir::open(&config.state)?;
-    let daemon = Daemon::start(config, overrides, build, &state).await?;
+    let wiped = reset::follow_order(state.path())?;
+    let (process, ends) = Process::new();
+    let daemon = Daemon::start(config, overrides, build, &state, &process).await?;
+    if let Some(wiped) = &wiped {
+        daemon.report(wiped);
+    }
     // A client that sees the node ready also finds so in its log.
     daemon.node.engines.journal.daemon_log.flush();
     ready(&daemon.ready(&state, began));
     state.reserve();
     notify(&[NotifyState::Ready]);
-    daemon.run(signals).await;
-    Ok(())
+    let node = Arc::clone(&daemon.node);
+    // Not before the node serves: the events of the sequence have readers then.
+    tokio::spawn(async move { node.engines.lifecycle.resume().await });
+    let ended = daemon.run(signals, ends).await;
+    // The next daemon takes its lock.
+    drop(state);
+    Ok(ended)
 }
+
+/// What ended the wait for running calls.
+enum Stopped {
+    Drained,
+    BySignal,
+}
+
+/// Bounds the wait for the last events of a sequence that ends the daemon.
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Daemon {
     config: Config,
@@ -84,16 +117,17 @@ impl Daemon {
         overrides: Overrides,
         build: Build,
         state: &StateDir,
+        process: &Process,
     ) -> Result<Self, ServeError> {
         let startup = Startup {
             config: &config,
             state,
             build: &build,
+            process,
         };
         let engines = Engines::build(startup).await?;
         let node = Arc::new(Node {
             build,
-            platform: mainstay_node::Platform::detect(Path::new("/")),
             state: state.path().to_owned(),
             config_file: config.file.clone(),
             config: RunningConfig::new(&config),
@@ -144,13 +178,51 @@ impl Daemon {
         }
     }
 
-    async fn run(mut self, mut signals: Signals) {
+    /// Reports what a reset has wiped before this daemon opened its state.
+    fn report(&self, wiped: &Wiped) {
+        let actor = &wiped.actor;
+        for entry in &wiped.entries {
+            info!(%actor, %entry, "wiped by a reset");
+        }
+        let entries: Vec<String> = wiped.entries.iter().map(ToString::to_string).collect();
+        let message = format!("reset of actor {actor} wiped {}", entries.join(", "));
+        self.publish(Action::Running, &message);
+    }
+
+    async fn run(mut self, mut signals: Signals, mut ends: Ends) -> Ended {
         loop {
-            match signals.next().await {
-                Signalled::Reload => self.reload(),
-                Signalled::Stop(signal) => {
-                    self.stop(signal, &mut signals).await;
-                    return;
+            let end = tokio::select! {
+                signalled = signals.next() => match signalled {
+                    Signalled::Reload => {
+                        self.reload();
+                        continue;
+                    }
+                    Signalled::Stop(signal) => {
+                        self.node.engines.listeners.close();
+                        self.stop(signal, NotifyState::Stopping, &mut signals).await;
+                        return Ended::Stopped;
+                    }
+                },
+                end = ends.next() => end,
+            };
+            match end {
+                End::Exit => {
+                    // Its last events are still to be published.
+                    let idle = self.node.engines.lifecycle.sequences.until_idle();
+                    let _ = tokio::time::timeout(LAST_EVENTS_TIMEOUT, idle).await;
+                    self.node.engines.listeners.close();
+                    self.stop("shutdown", NotifyState::Stopping, &mut signals)
+                        .await;
+                    return Ended::Stopped;
+                }
+                End::Replace(program) => {
+                    let sockets = self.node.engines.listeners.hand_over();
+                    let stopped = self.stop("restart", NotifyState::Reloading, &mut signals);
+                    // A signal to stop counts more than the restart that it interrupts.
+                    return match stopped.await {
+                        Stopped::Drained => Ended::Replaced(Replacement { program, sockets }),
+                        Stopped::BySignal => Ended::Stopped,
+                    };
                 }
             }
         }
@@ -158,7 +230,7 @@ impl Daemon {
 
     /// Applies what can change while running. A file that is not valid changes nothing.
     fn reload(&mut self) {
-        notify(&[NotifyState::Reloading]);
+        notify_change(NotifyState::Reloading);
         match Config::load(&self.overrides) {
             Ok(new) => {
                 for key in self.config.restart_needed(&new) {
@@ -179,10 +251,12 @@ impl Daemon {
     }
 
     /// Refuses new calls, lets running ones finish, then stops the engines.
-    async fn stop(self, signal: &str, signals: &mut Signals) {
-        info!(signal, "stopping");
-        notify(&[NotifyState::Stopping]);
-        self.publish(Action::Stopping, &format!("stopping on {signal}"));
+    async fn stop(self, reason: &str, state: NotifyState<'_>, signals: &mut Signals) -> Stopped {
+        info!(reason, "stopping");
+        notify_change(state);
+        self.node.engines.lifecycle.sequences.close();
+        self.publish(Action::Stopping, &format!("stopping on {reason}"));
+        let mut stopped = Stopped::Drained;
         self.health.set_serving(false).await;
         let stop_timeout = self.config.settings.stop_timeout.0;
         tokio::select! {
@@ -192,11 +266,15 @@ impl Daemon {
                     warn!(calls, "calls still running after the stop timeout");
                 }
             }
-            name = signals.stop() => warn!(signal = name, "stopping at once"),
+            name = signals.stop() => {
+                warn!(signal = name, "stopping at once");
+                stopped = Stopped::BySignal;
+            }
         }
         self.server.abort().await;
         info!("stopped");
         self.publish(Action::Finished, "stopped");
         self.node.engines.stop().await;
+        stopped
     }
 }

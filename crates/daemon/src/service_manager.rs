@@ -10,3 +10,15 @@ pub fn notify(state: &[NotifyState<'_>]) {
         warn!(error = chain(&why), "cannot notify the service manager");
     }
 }
+
+/// Sends a state that the service manager waits for the end of. `Type=notify-reload` wants the time
+/// of a reload with it.
+pub fn notify_change(state: NotifyState<'_>) {
+    match state {
+        NotifyState::Reloading => match NotifyState::monotonic_usec_now() {
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(_) => notify(&[NotifyState::Reloading]),
+        },
+        state => notify(&[state]),
+    }
+}

@@ -107,7 +107,15 @@ fn hint(error: &std::io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        // Closing alone is not enough: a forked child has a copy of the file descriptor until it
+        // execs, and a daemon that replaces this one in place would wait for it.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl StateDir {
@@ -151,7 +159,7 @@ impl StateDir {
         if read_version(&path)?.is_none() {
             write_version(&path).map_err(unusable)?;
         }
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, lock })
     }
 
     /// Reserves room for the next start on a full disk. Without room now there is none.

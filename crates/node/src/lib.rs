@@ -16,10 +16,8 @@ pub mod memory;
 pub mod mounts;
 pub mod network;
 pub mod ntp;
-pub mod platform;
 pub mod processes;
 pub mod sockets;
 mod text;
 
 pub use addresses::{hostname, own_addresses};
-pub use platform::{Mode, Platform};

@@ -262,6 +262,11 @@ impl Cells {
         run_to_completion(name, |caller| free::free(inner, caller, cell)).await
     }
 
+    /// Ends the zygote, which the next executable would start again. Blocks until it has exited.
+    pub fn stop_zygote(&self) {
+        self.0.zygote.stop();
+    }
+
     /// The logs of executables, by [`FoundRun::log`].
     pub fn logs(&self) -> &LogStore {
         &self.0.logs

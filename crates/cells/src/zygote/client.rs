@@ -78,6 +78,12 @@ impl Zygote {
         }
     }
 
+    /// Ends the process and reaps it. The next fork starts another.
+    pub(crate) fn stop(&self) {
+        let process = (self.process.lock().unwrap_or_else(PoisonError::into_inner)).take();
+        drop(process);
+    }
+
     /// Forks a shim. Blocks for about as long as a fork takes.
     pub(crate) fn fork_shim(
         &self,

@@ -95,6 +95,7 @@ mod tests {
                 "[compatibility]\naurae_socket = '/a.sock'",
                 "compatibility.aurae_socket",
             ),
+            ("platform = 'host'", "platform"),
             ("[cells]\ncgroup = 'other'", "cells.cgroup"),
             ("[cells]\nfirst_user = 1", "cells.first_user"),
             ("[cells]\nusers = 1", "cells.users"),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mainstay_lifecycle::platform::PlatformName;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::values::{CertificateName, PodsAddress, Span};
@@ -31,6 +32,8 @@ macro_rules! settings {
             pub names: Vec<CertificateName>,
             /// Bounds the wait for running calls on a stop.
             pub stop_timeout: Span,
+            /// Defaults to `metal` for PID 1 of a machine, to `container` for all others.
+            pub platform: Option<PlatformName>,
             $($(pub $section: engines::$engine::$section_type,)*)+
         }
 
@@ -42,6 +45,7 @@ macro_rules! settings {
                     pods_listen: None,
                     names: Vec::new(),
                     stop_timeout: Span(Duration::from_secs(10)),
+                    platform: None,
                     $($($section: Default::default(),)*)+
                 }
             }
@@ -165,6 +169,8 @@ mod tests {
             ("[cells]\nlog_keep_free = '-1%'", 2, "-1%"),
             ("[compatibility]\naurae = 'yes'", 2, "yes"),
             ("state = 7", 1, "7"),
+            ("platform = 'moon'", 1, "moon"),
+            ("[lifecycle]\nreboot_command = 'reboot'", 2, "reboot"),
         ] {
             let error = Settings::parse(text).unwrap_err();
             assert!(error.contains(&format!("line {line}")), "{text}: {error}");

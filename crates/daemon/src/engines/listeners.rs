@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{BuildError, Startup};
 use crate::config::{Config, Span};
 use crate::connection::{ConnectionLimits, Connections};
+use crate::handover::HandedSocket;
 use crate::listener::SocketFile;
 use crate::listener::bind::Sockets;
 
@@ -52,12 +54,32 @@ pub struct Listeners {
     pub socket: PathBuf,
     /// The socket for clients of Aurae, if the daemon created it.
     pub aurae_socket: Option<SocketFile>,
+    /// Taken when another daemon is to serve the sockets, dropped when nobody is.
+    handed: Mutex<Option<Vec<HandedSocket>>>,
+    /// The socket files stay for the daemon that replaces this one.
+    keeps_files: AtomicBool,
 }
 
 impl Listeners {
     pub fn take_sockets(&self) -> Option<Sockets> {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         sockets.take()
+    }
+
+    /// Returns the sockets for the daemon that replaces this one; their files stay.
+    pub fn hand_over(&self) -> Vec<HandedSocket> {
+        self.keeps_files.store(true, Ordering::Relaxed);
+        self.take_handed().unwrap_or_default()
+    }
+
+    /// Lets the sockets close when their last connection has been accepted.
+    pub fn close(&self) {
+        drop(self.take_handed());
+    }
+
+    fn take_handed(&self) -> Option<Vec<HandedSocket>> {
+        let mut handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        handed.take()
     }
 }
 
@@ -68,6 +90,7 @@ pub async fn build(startup: Startup<'_>) -> Result<Listeners, BuildError> {
     let pods = sockets.pods.as_ref();
     let pods_listen = pods.map(tokio::net::TcpListener::local_addr).transpose()?;
     let aurae_socket = sockets.aurae_file.take();
+    let handed = std::mem::take(&mut sockets.handed);
     Ok(Listeners {
         sockets: Mutex::new(Some(sockets)),
         connections: Connections::new(limits(startup.config)),
@@ -75,6 +98,8 @@ pub async fn build(startup: Startup<'_>) -> Result<Listeners, BuildError> {
         pods_listen,
         socket,
         aurae_socket,
+        handed: Mutex::new(Some(handed)),
+        keeps_files: AtomicBool::new(false),
     })
 }
 
@@ -83,6 +108,9 @@ pub fn reload(listeners: &Listeners, _: &Config, new: &Config) {
 }
 
 pub async fn stop(listeners: &Listeners) {
+    if listeners.keeps_files.load(Ordering::Relaxed) {
+        return;
+    }
     // Another program may have removed it already.
     let _ = std::fs::remove_file(&listeners.socket);
     if let Some(file) = &listeners.aurae_socket {

@@ -13,12 +13,14 @@ pub mod containers;
 pub mod fanout;
 pub mod identity;
 pub mod journal;
+pub mod lifecycle;
 pub mod listeners;
 pub mod services;
 pub mod signals;
 pub mod time;
 
 use crate::config::Config;
+use crate::handover::Process;
 use crate::node::Build;
 use crate::state::StateDir;
 
@@ -33,6 +35,7 @@ macro_rules! for_each_engine {
             cells(journal): Cells [cells: CellsSection];
             services(journal): Services [services: ServicesSection];
             signals(): Signals [];
+            lifecycle(journal, cells, services): Lifecycle [lifecycle: LifecycleSection];
             containers(): Containers [containers: ContainersSection];
             time(): Time [time: TimeSection];
             fanout(identity, listeners): Forwarding [
@@ -54,6 +57,8 @@ pub struct Startup<'a> {
     pub config: &'a Config,
     pub state: &'a StateDir,
     pub build: &'a Build,
+    /// Ends or replaces the daemon.
+    pub process: &'a Process,
 }
 
 macro_rules! engines {

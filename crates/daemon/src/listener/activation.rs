@@ -1,4 +1,5 @@
-//! Sockets opened by the service manager before the daemon started (systemd socket activation).
+//! Sockets opened by the service manager before the daemon started (systemd socket activation), or
+//! passed on by the daemon that this one replaces.
 //!
 //! A unix socket serves local users, or clients of Aurae if it is named `aurae`
 //! (`FileDescriptorName=aurae`); a TCP socket named `pods` serves pod clients; any other TCP socket
@@ -10,6 +11,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 
 use rustix::net::AddressFamily;
+
+/// The names under which a daemon passes its sockets on.
+pub const TLS: &str = "tls";
+pub const UNIX: &str = "unix";
+pub const AURAE: &str = "aurae";
+pub const PODS: &str = "pods";
 
 #[derive(Debug, Default)]
 pub struct Inherited {
@@ -30,9 +37,9 @@ impl Inherited {
 
     fn assign(&mut self, socket: OwnedFd, name: &str) -> io::Result<()> {
         match (rustix::net::getsockname(&socket)?.address_family(), name) {
-            (AddressFamily::UNIX, "aurae") => self.aurae = Some(UnixListener::from(socket)),
+            (AddressFamily::UNIX, AURAE) => self.aurae = Some(UnixListener::from(socket)),
             (AddressFamily::UNIX, _) => self.unix = Some(UnixListener::from(socket)),
-            (AddressFamily::INET | AddressFamily::INET6, "pods") => {
+            (AddressFamily::INET | AddressFamily::INET6, PODS) => {
                 let listener = TcpListener::from(socket);
                 if !listener.local_addr()?.ip().is_loopback() {
                     return Err(io::Error::other("the socket named pods is not on loopback"));

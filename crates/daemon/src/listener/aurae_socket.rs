@@ -35,6 +35,11 @@ pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
+/// Takes over the file of a socket that the daemon before has bound to `path`.
+pub(super) fn adopt(path: &Path) -> io::Result<SocketFile> {
+    Ok(SocketFile::new(path, &std::fs::symlink_metadata(path)?))
+}
+
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
-use super::activation::Inherited;
+use super::activation::{AURAE, Inherited, PODS, TLS, UNIX};
 use super::aurae_socket::{self, SocketFile};
 use crate::config::Config;
+use crate::handover::{self, HandedSocket};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -48,61 +49,110 @@ pub struct Sockets {
     pub aurae: Option<UnixListener>,
     /// The file of that socket, if the daemon created it.
     pub aurae_file: Option<SocketFile>,
+    /// Copies of all of them, for the daemon that replaces this one.
+    pub handed: Vec<HandedSocket>,
 }
 
 impl Sockets {
     pub async fn bind(config: &Config, socket: &Path) -> Result<Self, BindError> {
-        let inherited = Inherited::take().map_err(|source| BindError::Inherited { source })?;
-        let use_tcp = |listener: std::net::TcpListener| {
-            listener.set_nonblocking(true)?;
-            TcpListener::from_std(listener)
+        let inherited = Inherited::take().map_err(inherited_error)?;
+        let bound = handover::note().unwrap_or_default().bound;
+        let own = |name: &str| bound.iter().any(|bound| bound == name);
+        let settings = &config.settings;
+
+        // A socket of the daemon before is used if it is where the configuration wants it; one of
+        // the service manager always is.
+        let tls = inherited
+            .tls
+            .filter(|it| !own(TLS) || is_at(it, settings.listen));
+        let tls_bound = tls.is_none() || own(TLS);
+        let tls = match tls {
+            Some(listener) => use_tcp(listener).map_err(inherited_error)?,
+            None => tcp(settings.listen).await?,
         };
-        let tls = match inherited.tls {
-            Some(listener) => {
-                use_tcp(listener).map_err(|source| BindError::Inherited { source })?
-            }
-            None => tcp(config.settings.listen).await?,
-        };
-        let pods = match (inherited.pods, config.settings.pods_listen) {
-            (Some(listener), _) => {
-                Some(use_tcp(listener).map_err(|source| BindError::Inherited { source })?)
-            }
+        let wanted = settings.pods_listen;
+        let pods = (inherited.pods)
+            .filter(|it| !own(PODS) || wanted.is_some_and(|address| is_at(it, address.0)));
+        let pods_bound = pods.is_none() || own(PODS);
+        let pods = match (pods, wanted) {
+            (Some(listener), _) => Some(use_tcp(listener).map_err(inherited_error)?),
             (None, Some(address)) => Some(tcp(address.0).await?),
             (None, None) => None,
         };
-        let use_unix = |listener: std::os::unix::net::UnixListener| {
-            let listener = listener
-                .set_nonblocking(true)
-                .and_then(|()| UnixListener::from_std(listener));
-            listener.map_err(|source| BindError::Inherited { source })
+        let unix_listener = inherited
+            .unix
+            .filter(|it| !own(UNIX) || is_bound_to(it, socket));
+        let unix_bound = unix_listener.is_none() || own(UNIX);
+        let unix = match unix_listener {
+            Some(listener) => use_unix(listener).map_err(inherited_error)?,
+            None => unix(socket).map_err(unix_error(socket))?,
         };
-        let unix = match inherited.unix {
-            Some(listener) => use_unix(listener)?,
-            None => unix(socket).map_err(|source| BindError::Unix {
-                path: socket.to_owned(),
-                source,
-            })?,
-        };
-        let aurae_path = config.settings.compatibility.aurae_socket.as_ref();
-        let (aurae, aurae_file) = match (inherited.aurae, aurae_path) {
-            (Some(listener), _) => (Some(use_unix(listener)?), None),
+        let path = settings.compatibility.aurae_socket.as_ref();
+        let path = path.map(|path| path.0.as_path());
+        let aurae = (inherited.aurae)
+            .filter(|it| !own(AURAE) || path.is_some_and(|path| is_bound_to(it, path)));
+        let aurae_bound = aurae.is_none() || own(AURAE);
+        let (aurae, aurae_file) = match (aurae, path) {
+            (Some(listener), path) => {
+                let file = path.filter(|_| aurae_bound).map(aurae_socket::adopt);
+                let file = file.transpose().map_err(inherited_error)?;
+                (Some(use_unix(listener).map_err(inherited_error)?), file)
+            }
             (None, Some(path)) => {
-                let bound = aurae_socket::bind(&path.0).map_err(|source| BindError::Unix {
-                    path: path.0.clone(),
-                    source,
-                })?;
-                (Some(bound.0), Some(bound.1))
+                let (listener, file) = aurae_socket::bind(path).map_err(unix_error(path))?;
+                (Some(listener), Some(file))
             }
             (None, None) => (None, None),
         };
+
+        let handed = [
+            Some(HandedSocket::of(TLS, tls_bound, &tls)),
+            Some(HandedSocket::of(UNIX, unix_bound, &unix)),
+            (aurae.as_ref()).map(|it| HandedSocket::of(AURAE, aurae_bound, it)),
+            (pods.as_ref()).map(|it| HandedSocket::of(PODS, pods_bound, it)),
+        ];
+        let handed = handed.into_iter().flatten().collect::<Result<_, _>>();
         Ok(Self {
             tls,
             unix,
             pods,
             aurae,
             aurae_file,
+            handed: handed.map_err(inherited_error)?,
         })
     }
+}
+
+fn inherited_error(source: std::io::Error) -> BindError {
+    BindError::Inherited { source }
+}
+
+fn unix_error(path: &Path) -> impl FnOnce(std::io::Error) -> BindError {
+    let path = path.to_owned();
+    |source| BindError::Unix { path, source }
+}
+
+fn use_tcp(listener: std::net::TcpListener) -> std::io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn use_unix(listener: std::os::unix::net::UnixListener) -> std::io::Result<UnixListener> {
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+/// Returns whether a listener is at the wanted address, whose port may be any.
+fn is_at(listener: &std::net::TcpListener, wanted: SocketAddr) -> bool {
+    listener.local_addr().is_ok_and(|at| {
+        at.ip() == wanted.ip() && (wanted.port() == 0 || at.port() == wanted.port())
+    })
+}
+
+/// Returns whether clients that connect to `path` reach the listener.
+fn is_bound_to(listener: &std::os::unix::net::UnixListener, path: &Path) -> bool {
+    let bound = listener.local_addr();
+    bound.is_ok_and(|bound| bound.as_pathname() == Some(path)) && path.exists()
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpListener, BindError> {

@@ -8,6 +8,7 @@ use mainstay_cells::capabilities::CapabilityError;
 use mainstay_containers::ContainerError;
 use mainstay_error_chain::chain;
 use mainstay_journal::{EventError, LogError};
+use mainstay_lifecycle::StartError;
 use mainstay_supervisor::ServiceError;
 use tonic::{Code, Status};
 
@@ -100,6 +101,18 @@ pub fn of_services(error: &ServiceError) -> Status {
         ServiceError::NotDefined { .. } => Code::NotFound,
         ServiceError::NotSupported { .. } | ServiceError::Held => Code::FailedPrecondition,
         ServiceError::NotStopped { .. } => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_sequence(error: &StartError) -> Status {
+    let code = match error {
+        StartError::Busy { .. } => Code::FailedPrecondition,
+        StartError::NotRecorded { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+            Code::ResourceExhausted
+        }
+        StartError::NotRecorded { .. } => Code::Internal,
+        StartError::Stopping => Code::Unavailable,
     };
     Status::new(code, chain(error))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mainstay_daemon::config::{CertificateName, LogLevel, PodsAddress, Span};
-use mainstay_daemon::{Config, Overrides, Ready};
+use mainstay_daemon::{Config, Ended, Overrides, Ready, handover};
 
 use crate::build_info::build;
 use crate::environment;
@@ -57,6 +57,7 @@ pub struct Serve {
 
 impl Serve {
     pub fn run(self) -> Outcome {
+        handover::prepare();
         let overrides = Overrides {
             config: self.config,
             state: self.state,
@@ -87,7 +88,14 @@ impl Serve {
         ));
         // Blocked threads, such as a read of a hung mount, are abandoned.
         runtime.shutdown_background();
-        served.map_err(|error| Failure::caused(Exit::Failed, &error))
+        match served.map_err(|error| Failure::caused(Exit::Failed, &error))? {
+            Ended::Stopped => Ok(()),
+            Ended::Replaced(replacement) => {
+                let error = replacement.execute();
+                let message = format!("cannot execute the daemon again: {error}");
+                Err(Failure::new(Exit::Failed, message))
+            }
+        }
     }
 }
 

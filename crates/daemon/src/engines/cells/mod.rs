@@ -138,8 +138,12 @@ pub fn reload(cells: &Cells, _: &Config, new: &Config) {
     cells.set_log_limits(section.log_limits(), section.log_keep_free.0);
 }
 
-/// Cells run on without the daemon; the next one adopts them.
-pub async fn stop(_: &Cells) {}
+/// Cells run on without the daemon; the next one adopts them. The zygote ends: a daemon that is
+/// executed in place of this one does not know it as its child.
+pub async fn stop(cells: &Cells) {
+    let cells = cells.clone();
+    let _ = tokio::task::spawn_blocking(move || cells.stop_zygote()).await;
+}
 
 /// Two nodes on one machine have two state directories and must not share a cgroup.
 fn default_cgroup(state: &Path) -> String {

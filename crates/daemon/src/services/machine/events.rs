@@ -13,6 +13,7 @@ use mainstay_journal::{
 use prost_types::Any;
 use tonic::Status;
 
+use crate::actor_tag;
 use crate::rpc::{Answers, status};
 use crate::text::shorten;
 
@@ -136,14 +137,14 @@ fn on_the_wire(item: &Delivery) -> Event {
 }
 
 fn wire_event(event: &JournalEvent) -> Event {
+    let (payload, actor_id) = actor_tag::split(&event.payload);
     Event {
         metadata: None,
         data: Some(Any {
             type_url: format!("{KIND_PREFIX}{}", event.kind),
-            value: event.payload.to_vec(),
+            value: payload.to_vec(),
         }),
         id: event.id.to_string(),
-        // No call that this node serves names an actor.
-        actor_id: String::new(),
+        actor_id,
     }
 }

@@ -4,6 +4,7 @@ mod copy;
 mod disk_usage;
 mod events;
 mod kernel_log;
+mod lifecycle;
 mod list;
 mod logs;
 mod mounts;
@@ -23,12 +24,12 @@ use mainstay_api::machine::{
     DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FeaturesInfo,
     FileInfo, HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
     MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse,
-    PacketCaptureRequest, PlatformInfo, ReadRequest, RebootResponse, RecoverRequest,
+    PacketCaptureRequest, PlatformInfo, ReadRequest, RebootRequest, RebootResponse, RecoverRequest,
     RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,
     ServiceListResponse, ServiceRestart, ServiceRestartRequest, ServiceRestartResponse,
     ServiceStart, ServiceStartRequest, ServiceStartResponse, ServiceStop, ServiceStopRequest,
-    ServiceStopResponse, ShutdownResponse, SystemStatResponse, UpgradeRequest, UpgradeResponse,
-    Version, VersionInfo, VersionResponse,
+    ServiceStopResponse, ShutdownRequest, ShutdownResponse, SystemStatResponse, UpgradeRequest,
+    UpgradeResponse, Version, VersionInfo, VersionResponse,
 };
 use mainstay_api::os::{
     ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
@@ -59,6 +60,7 @@ impl Machine {
 
 fn version(node: &Node) -> Version {
     let build = &node.build;
+    let platform = &node.engines.lifecycle.platform;
     Version {
         metadata: None,
         version: Some(VersionInfo {
@@ -70,8 +72,8 @@ fn version(node: &Node) -> Version {
             arch: build.arch.clone(),
         }),
         platform: Some(PlatformInfo {
-            name: node.platform.name.clone(),
-            mode: node.platform.mode.to_string(),
+            name: platform.name().to_string(),
+            mode: platform.mode().to_owned(),
         }),
         features: Some(FeaturesInfo { rbac: true }),
     }
@@ -112,7 +114,7 @@ impl MachineService for Machine {
         &self,
         _: Request<BootstrapRequest>,
     ) -> Result<Response<BootstrapResponse>, Status> {
-        Err(not_served("machine.MachineService/Bootstrap"))
+        Err(lifecycle::no_cluster("Bootstrap"))
     }
 
     async fn copy(&self, request: Request<CopyRequest>) -> Result<Response<Answers<Data>>, Status> {
@@ -120,7 +122,7 @@ impl MachineService for Machine {
     }
 
     async fn kubeconfig(&self, _: Request<()>) -> Result<Response<Answers<Data>>, Status> {
-        Err(not_served("machine.MachineService/Kubeconfig"))
+        Err(lifecycle::no_cluster("Kubeconfig"))
     }
 
     async fn list(
@@ -139,8 +141,11 @@ impl MachineService for Machine {
         read::stream(&request.get_ref().path).map(Response::new)
     }
 
-    async fn reboot(&self, _: Request<()>) -> Result<Response<RebootResponse>, Status> {
-        Err(not_served("machine.MachineService/Reboot"))
+    async fn reboot(
+        &self,
+        request: Request<RebootRequest>,
+    ) -> Result<Response<RebootResponse>, Status> {
+        lifecycle::reboot(&self.node, request.get_ref()).await
     }
 
     async fn rollback(
@@ -150,15 +155,18 @@ impl MachineService for Machine {
         Err(not_served("machine.MachineService/Rollback"))
     }
 
-    async fn reset(&self, _: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
-        Err(not_served("machine.MachineService/Reset"))
+    async fn reset(
+        &self,
+        request: Request<ResetRequest>,
+    ) -> Result<Response<ResetResponse>, Status> {
+        lifecycle::reset(&self.node, request.get_ref()).await
     }
 
     async fn recover(
         &self,
         _: Request<RecoverRequest>,
     ) -> Result<Response<RecoverResponse>, Status> {
-        Err(not_served("machine.MachineService/Recover"))
+        Err(lifecycle::no_cluster("Recover"))
     }
 
     async fn service_list(&self, _: Request<()>) -> Result<Response<ServiceListResponse>, Status> {
@@ -198,8 +206,11 @@ impl MachineService for Machine {
         })))
     }
 
-    async fn shutdown(&self, _: Request<()>) -> Result<Response<ShutdownResponse>, Status> {
-        Err(not_served("machine.MachineService/Shutdown"))
+    async fn shutdown(
+        &self,
+        request: Request<ShutdownRequest>,
+    ) -> Result<Response<ShutdownResponse>, Status> {
+        lifecycle::shut_down(&self.node, request.get_ref()).await
     }
 
     async fn upgrade(
