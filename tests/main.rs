@@ -44,6 +44,7 @@ mod pods;
 mod processes;
 mod readings;
 mod reflection;
+mod services;
 mod support;
 mod swept_node;
 mod talos;

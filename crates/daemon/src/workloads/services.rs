@@ -88,13 +88,21 @@ impl Source for ServiceWorkloads {
         if log.previous {
             return Some(Err(WorkloadError::NoPreviousRun));
         }
-        let opened = self.services.cells().logs().read(&key, query).await;
-        Some(opened.map_err(|error| match error {
-            LogError::NotFound { .. } => WorkloadError::NoSuchLog {
-                id: log.id.to_owned(),
-            },
-            error => error.into(),
-        }))
+        let logs = self.services.cells().logs();
+        let opened = match logs.read(&key, query).await {
+            // It has not been started yet.
+            Err(LogError::NotFound { .. }) => {
+                let (store, name) = (logs.clone(), key.clone());
+                let created = tokio::task::spawn_blocking(move || store.create(&name));
+                match created.await {
+                    Ok(Ok(())) => logs.read(&key, query).await,
+                    Ok(Err(error)) => Err(error),
+                    Err(_) => Err(LogError::Interrupted { log: key }),
+                }
+            }
+            opened => opened,
+        };
+        Some(opened.map_err(WorkloadError::from))
     }
 
     async fn log_ids(&self) -> Result<Vec<String>, WorkloadError> {

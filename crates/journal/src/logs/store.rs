@@ -69,6 +69,11 @@ impl LogStore {
                 .is_ok_and(|metadata| metadata.is_dir())
     }
 
+    /// Creates a log that is not written yet, so that it can be followed. Blocks on the disk.
+    pub fn create(&self, source: &str) -> Result<(), LogError> {
+        LogDirectory::open_or_create(&self.root, source).map(drop)
+    }
+
     /// Opens a log for reading. Without `follow` the stream ends where the log ends now.
     pub async fn read(&self, source: &str, query: LogQuery) -> Result<LogStream, LogError> {
         let (store, log) = (self.clone(), source.to_owned());

@@ -38,7 +38,9 @@ impl Core {
             return None;
         }
         let described = unmet.into_iter().map(|name| match self.units.get(name) {
-            Some(unit) if unit.state == State::Running => format!("{name} (not healthy)"),
+            Some(unit) if unit.state == State::Running && !unit.definition.oneshot => {
+                format!("{name} (not healthy)")
+            }
             Some(unit) => format!("{name} ({})", unit.state.as_str()),
             None => format!("{name} (not defined)"),
         });

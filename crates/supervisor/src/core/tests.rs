@@ -195,6 +195,11 @@ impl World {
                 Action::Terminated(0)
             } else if !self.checking.is_empty() {
                 Action::Checked(0, true)
+            } else if let Some(index) = self.running.keys().position(|service| {
+                let definition = self.core.definition(service);
+                definition.is_some_and(|definition| definition.oneshot)
+            }) {
+                Action::Exited(index, true)
             } else if let Some(index) = pending {
                 Action::Timer(index)
             } else {

@@ -68,6 +68,8 @@ impl Unit {
         match self.state {
             // Between two runs it is finished too, but not done.
             State::Finished => self.wanted && self.done,
+            // Of a oneshot only the end counts.
+            State::Running if self.definition.oneshot => false,
             State::Running => self.definition.health.is_none() || self.health == Health::Healthy,
             _ => false,
         }
