@@ -80,23 +80,25 @@ async fn dismantle(inner: &Arc<Inner>, caller: &Caller, cell: &Arc<Cell>) -> Res
         return Ok(());
     }
     // In one go: between two threads each step would wait for the scheduler.
-    let populated = on_cell(inner, cell, |inner, cell| {
+    let ended = on_cell(inner, cell, |inner, cell| {
         let cgroups = end_processes(inner, cell)?;
         // Without PID 1 the namespace is empty; a cell that shares the host's may have more.
         let populated = populated(inner, cgroups)?;
-        if populated.is_empty() {
-            remove(inner, cell)?;
+        match populated.is_empty() {
+            true => Ok((populated, remove(inner, cell)?)),
+            false => Ok((populated, Vec::new())),
         }
-        Ok(populated)
     });
-    let populated = populated.await?;
+    let (populated, mut removed) = ended.await?;
     if !populated.is_empty() {
         for cgroup in populated {
             inner.until_killed(name, &cgroup, "a process").await?;
         }
-        on_cell(inner, cell, remove).await?;
+        removed = on_cell(inner, cell, remove).await?;
     }
     drop(order);
+    // Waits for the disk, which the caller need not.
+    tokio::task::spawn_blocking(move || drop(removed));
     Ok(())
 }
 
@@ -224,9 +226,9 @@ fn populated(inner: &Inner, cgroups: Vec<String>) -> Result<Vec<String>, CellErr
     Ok(populated)
 }
 
-/// Removes cgroups and files. The record of the cell goes last: until then the next daemon finds
-/// it.
-fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
+/// Removes cgroups and files, and returns the removed records. The record of the cell goes last:
+/// until then the next daemon finds it.
+fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<Vec<OwnedFd>, CellError> {
     let name = cell.name();
     let cgroups = inner.cgroups()?;
     for cgroup in cgroups.children(name.as_str()) {
@@ -258,13 +260,13 @@ fn remove(inner: &Inner, cell: &Arc<Cell>) -> Result<(), CellError> {
         let _files = lock(&cell.files);
         remove_files(inner, cell, &with_files)
     };
-    removed.map_err(|source| CellError::RecordIo {
+    let removed = removed.map_err(|source| CellError::RecordIo {
         cell: name.clone(),
         source,
     })?;
     inner.forget(cell);
     inner.remove_roots();
-    Ok(())
+    Ok(removed)
 }
 
 /// Removes the files of a cell and of these executables: the work of a Free does not grow with the
@@ -273,15 +275,22 @@ fn remove_files(
     inner: &Inner,
     cell: &Cell,
     executables: &BTreeSet<ExecutableName>,
-) -> io::Result<()> {
+) -> io::Result<Vec<OwnedFd>> {
+    /// Open ones at a time, of a cell with thousands.
+    const MAX_OPEN: usize = 64;
     let name = cell.name();
+    let mut removed = Vec::new();
     if cell.unreadable.is_some() {
         inner.paths.remove_executables_by_prefix(name)?;
     }
     for executable in executables {
-        inner.paths.remove_executable(name, executable)?;
+        let record = inner.paths.remove_executable(name, executable)?;
+        if removed.len() < MAX_OPEN {
+            removed.extend(record);
+        }
     }
-    inner.paths.remove_cell(name)
+    inner.paths.remove_cell(name)?;
+    Ok(removed)
 }
 
 /// Publishes the end of executables that this Free has killed, and whatever was not published yet:

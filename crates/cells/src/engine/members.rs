@@ -66,7 +66,7 @@ impl Cells {
                 let _ = cgroups.remove(&executable_cgroup(cell, &executable));
             }
             let removed = inner.paths.remove_executable(cell, &executable);
-            removed.map_err(|source| CellError::RecordIo {
+            removed.map(drop).map_err(|source| CellError::RecordIo {
                 cell: cell.clone(),
                 source,
             })

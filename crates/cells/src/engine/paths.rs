@@ -58,17 +58,21 @@ impl Paths {
         self.executables.join(format!("{}.json", name.key(cell)))
     }
 
-    /// Removes the record and the log of an executable.
+    /// Removes the record and the log of an executable. Returns the removed record, open: the kernel
+    /// writes back a record that has just replaced another, and whoever drops it waits for that.
     pub(super) fn remove_executable(
         &self,
         cell: &CellName,
         name: &ExecutableName,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<OwnedFd>> {
         let record = self.executable_record(cell, name);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let removed = rustix::fs::open(&record, flags, Mode::empty()).ok();
         // The temporary file stays if the shim was killed before its rename.
         remove_file(&mainstay_records::runtime_temporary_path(&record))?;
         remove_file(&record)?;
-        remove_directory(&self.logs.join(name.key(cell)))
+        remove_directory(&self.logs.join(name.key(cell)))?;
+        Ok(removed)
     }
 
     /// Removes the records and logs of all executables of a cell, by prefix: for a cell with an
