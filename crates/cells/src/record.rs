@@ -14,6 +14,7 @@ use std::io;
 use std::path::Path;
 #[cfg(test)]
 use std::path::PathBuf;
+use std::thread;
 
 use mainstay_journal::Timestamp;
 use mainstay_records::RecordError;
@@ -135,12 +136,23 @@ impl Run {
 /// Writes a cell record so that it survives power loss, its directory included.
 pub(crate) fn write_cell(path: &Path, record: &CellRecord) -> io::Result<()> {
     let bytes = mainstay_records::encode(record, CELL_VERSION)?;
-    mainstay_records::write_durable(path, &bytes, PRIVATE)?;
-    // The directory of the cell is new: its entry must be on disk too.
-    match path.parent().and_then(Path::parent) {
-        Some(cells) => mainstay_records::sync_directory(cells),
-        None => Ok(()),
-    }
+    let write = || mainstay_records::write_durable(path, &bytes, PRIVATE);
+    let Some(cells) = path.parent().and_then(Path::parent) else {
+        return write();
+    };
+    // The directory of the cell is new: its entry must be on disk too. At the same time: the device
+    // flushes its cache for each, and for both at once.
+    let sync = || mainstay_records::sync_directory(cells);
+    thread::scope(
+        |scope| match thread::Builder::new().spawn_scoped(scope, sync) {
+            Ok(syncing) => {
+                write()?;
+                let synced = syncing.join();
+                synced.unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+            }
+            Err(_) => write().and_then(|()| sync()),
+        },
+    )
 }
 
 /// Writes a cell record by rename, without fsync.
