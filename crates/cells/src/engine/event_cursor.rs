@@ -82,12 +82,15 @@ impl EventCursor {
         Ok(())
     }
 
-    /// Removes the file; there is no cell left.
+    /// Removes all entries; there is no cell left. An open file stays, empty, for the next cell.
     pub(super) fn clear(&mut self) {
-        self.file = None;
         self.appended = 0;
-        // Stale entries are ignored by the next daemon.
-        let _ = fs::remove_file(&self.path);
+        let emptied = self.file.as_ref().map(|file| file.set_len(0));
+        if !matches!(emptied, Some(Ok(()))) {
+            self.file = None;
+            // Stale entries are ignored by the next daemon.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 
     /// Replaces all entries.
