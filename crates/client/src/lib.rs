@@ -14,6 +14,7 @@ mod fanout;
 pub mod file_systems;
 pub mod format;
 mod options;
+pub mod sequence;
 
 pub use config_file::{config_path, load_config, user_config_path};
 pub use connection::{Cells, Client, MAX_MESSAGE_BYTES, Machine};

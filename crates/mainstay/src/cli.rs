@@ -12,8 +12,8 @@ use mainstay_client::format::parse_duration;
 
 use crate::commands::{
     cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
-    health, interfaces, logs, ls, man, netstat, pcap, pki, ps, restart, routes, run, serve,
-    service, services, stats, support, time, top, version,
+    health, interfaces, logs, ls, man, netstat, pcap, pki, ps, reboot, reset, restart, routes, run,
+    serve, service, services, shutdown, stats, support, time, top, version,
 };
 use crate::environment;
 use crate::failure::Exit;
@@ -197,6 +197,9 @@ pub enum Command {
     Containers(containers::Containers),
     Stats(stats::Stats),
     Restart(restart::Restart),
+    Reboot(reboot::Reboot),
+    Shutdown(shutdown::Shutdown),
+    Reset(reset::Reset),
     Run(Box<run::Run>),
     #[command(subcommand)]
     Cell(cell::Cell),

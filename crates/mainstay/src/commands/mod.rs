@@ -22,12 +22,16 @@ pub mod netstat;
 pub mod pcap;
 pub mod pki;
 pub mod ps;
+pub mod reboot;
+pub mod reset;
 pub mod restart;
 pub mod routes;
 pub mod run;
+mod sequence;
 pub mod serve;
 pub mod service;
 pub mod services;
+pub mod shutdown;
 pub mod stats;
 mod streams;
 pub mod support;
@@ -65,6 +69,9 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Containers(containers) => block_on(containers.run(&global)),
         Command::Stats(stats) => block_on(stats.run(&global)),
         Command::Restart(restart) => block_on(restart.run(&global)),
+        Command::Reboot(reboot) => block_on(reboot.run(&global)),
+        Command::Shutdown(shutdown) => block_on(shutdown.run(&global)),
+        Command::Reset(reset) => block_on(reset.run(&global)),
         Command::Run(run) => block_on_and_abandon(run.run(&global)),
         Command::Cell(cell) => block_on(cell.run(&global)),
         Command::Ls(ls) => block_on(ls.run(&global)),
