@@ -59,7 +59,7 @@ impl Paths {
     }
 
     /// Removes the record and the log of an executable. Returns the removed record, open: the kernel
-    /// writes back a record that has just replaced another, and whoever drops it waits for that.
+    /// writes back a record that has just replaced another, and closing it waits for that.
     pub(super) fn remove_executable(
         &self,
         cell: &CellName,
