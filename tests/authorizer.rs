@@ -94,7 +94,9 @@ async fn an_unserved_rpc_is_unimplemented() {
     let node = TestNode::start();
     let channel = node.connect().await;
     for path in [
-        "/machine.MachineService/Reboot",
+        "/machine.MachineService/Bootstrap",
+        "/machine.MachineService/Kubeconfig",
+        "/machine.MachineService/Recover",
         "/machine.MachineService/ServiceList",
         "/v1alpha.PublicAPI/ListPods",
     ] {
@@ -154,14 +156,25 @@ async fn a_node_certificate_alone_may_do_nothing() {
     assert_eq!(status.code(), Code::PermissionDenied);
 }
 
-/// Calls any method with an empty message, and reads the first answer.
+/// Ends the node, or the test's part of it, if their message can be decoded.
+const ENDING: [&str; 3] = [
+    "/machine.MachineService/Reboot",
+    "/machine.MachineService/Reset",
+    "/machine.MachineService/Shutdown",
+];
+
+/// Calls any method with an empty message, or a malformed one where that is without effect, and
+/// reads the first answer.
 async fn call(channel: Channel, path: &str) -> Result<(), Status> {
     let mut grpc = Grpc::new(channel);
     grpc.ready()
         .await
         .map_err(|error| Status::unavailable(error.to_string()))?;
+    let codec = Raw {
+        message: if ENDING.contains(&path) { b"\xff" } else { b"" },
+    };
     let path = path.parse().unwrap();
-    let call = grpc.server_streaming(Request::new(()), path, Raw);
+    let call = grpc.server_streaming(Request::new(()), path, codec);
     let answer = tokio::time::timeout(mainstay_testkit::WAIT_TIMEOUT, call)
         .await
         .unwrap();
@@ -169,8 +182,11 @@ async fn call(channel: Channel, path: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// Empty messages out, anything in.
-struct Raw;
+/// One message out, anything in.
+#[derive(Clone, Copy)]
+struct Raw {
+    message: &'static [u8],
+}
 
 impl Codec for Raw {
     type Encode = ();
@@ -179,10 +195,10 @@ impl Codec for Raw {
     type Decoder = Self;
 
     fn encoder(&mut self) -> Self {
-        Self
+        *self
     }
     fn decoder(&mut self) -> Self {
-        Self
+        *self
     }
 }
 
@@ -190,7 +206,7 @@ impl Encoder for Raw {
     type Item = ();
     type Error = Status;
     fn encode(&mut self, (): (), out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put_slice(&[]);
+        out.put_slice(self.message);
         Ok(())
     }
 }

@@ -1,12 +1,15 @@
 //! `Logs` and the daemon's log stream: the node's own log and its audit log.
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use mainstay_api::machine::{LogsRequest, ReadRequest};
+use mainstay_api::machine::{LogsRequest, ReadRequest, RebootRequest};
 use mainstay_api::observe::GetAuraeDaemonLogStreamRequest;
 use mainstay_api::observe::observe_client::ObserveClient;
 use mainstay_identity::Role;
 use mainstay_testkit::{TestNode, soon};
 use tonic::Code;
+
+/// Refused for its mode: audited, and without effect.
+pub const INVALID_REBOOT: RebootRequest = RebootRequest { mode: -1 };
 
 fn of(id: &str) -> LogsRequest {
     LogsRequest {
@@ -43,7 +46,7 @@ async fn every_call_is_logged_with_identity_address_and_status() {
         .unwrap()
         .into_inner();
     client.version(()).await.unwrap();
-    client.reboot(()).await.unwrap_err();
+    client.reboot(RebootRequest::default()).await.unwrap_err();
     let mut text = String::new();
     soon("both lines", async {
         while !(text.contains("/Version") && text.contains("/Reboot")) {
@@ -73,7 +76,7 @@ async fn mutating_calls_are_audited_and_reads_are_not() {
         .into_inner();
     let mut client = MachineServiceClient::new(node.connect().await);
     client.version(()).await.unwrap();
-    client.reboot(()).await.unwrap_err();
+    client.reboot(INVALID_REBOOT).await.unwrap_err();
     let data = soon("the audit line", follow.message())
         .await
         .unwrap()
@@ -350,7 +353,7 @@ async fn a_snapshot_contains_every_call_that_ended_before() {
     for round in 1..=20 {
         client.version(()).await.unwrap();
         client.hostname(()).await.unwrap();
-        client.reboot(()).await.unwrap_err();
+        client.reboot(RebootRequest::default()).await.unwrap_err();
         let text = read(&node, of("mainstay")).await.unwrap();
         for method in ["/Version", "/Hostname", "/Reboot"] {
             assert_eq!(calls(&text, method), round, "{text}");
@@ -373,7 +376,7 @@ async fn following_without_a_tail_shows_only_what_comes_after() {
         };
         let mut lines = client.logs(follow).await.unwrap().into_inner();
         // Never folded, so that a line comes at once.
-        client.reboot(()).await.unwrap_err();
+        client.reboot(RebootRequest::default()).await.unwrap_err();
         let data = soon("a line", lines.message()).await.unwrap().unwrap();
         let text = String::from_utf8(data.bytes.to_vec()).unwrap();
         assert!(!text.contains("/Version"), "{text}");
@@ -413,7 +416,7 @@ async fn audit_lines_are_never_folded() {
     let node = TestNode::start();
     let mut admin = MachineServiceClient::new(node.connect().await);
     for _ in 0..50 {
-        admin.reboot(()).await.unwrap_err();
+        admin.reboot(INVALID_REBOOT).await.unwrap_err();
     }
     for log in ["audit", "mainstay"] {
         let text = read(&node, of(log)).await.unwrap();

@@ -34,6 +34,7 @@ mod guest;
 mod health;
 mod hostile;
 mod identity;
+mod lifecycle;
 mod logs;
 mod memory;
 mod mounts;

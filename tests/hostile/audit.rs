@@ -13,7 +13,7 @@ use tonic::{Code, Request};
 
 use super::assert_unharmed;
 use crate::daemon::wait_for_event;
-use crate::logs::calls;
+use crate::logs::{INVALID_REBOOT, calls};
 use crate::talos::Raw;
 
 /// Logs that a few thousand lines would rotate several times.
@@ -115,7 +115,7 @@ async fn the_audit_log_keeps_entries_beyond_the_size_of_other_logs() {
     let mut admin = MachineServiceClient::new(node.connect().await);
     const ENTRIES: usize = 1500;
     for _ in 0..ENTRIES {
-        admin.reboot(()).await.unwrap_err();
+        admin.reboot(INVALID_REBOOT).await.unwrap_err();
     }
     let audit = log(&node, "audit").await;
     assert_eq!(calls(&audit, "/Reboot"), ENTRIES);
@@ -138,7 +138,7 @@ async fn an_audit_log_near_its_limit_raises_the_alarm_before_entries_are_removed
     let mut admin = MachineServiceClient::new(node.connect().await);
     let mut made = 0;
     while !filling.is_finished() {
-        admin.reboot(()).await.unwrap_err();
+        admin.reboot(INVALID_REBOOT).await.unwrap_err();
         made += 1;
         assert!(size_of(&node, "audit") < 128 << 10, "no alarm is raised");
     }
@@ -150,7 +150,7 @@ async fn an_audit_log_near_its_limit_raises_the_alarm_before_entries_are_removed
     );
     assert!(made > 100, "{made}");
     while !removed.is_finished() {
-        admin.reboot(()).await.unwrap_err();
+        admin.reboot(INVALID_REBOOT).await.unwrap_err();
         assert!(
             size_of(&node, "audit") < 128 << 10,
             "the limit does not hold"

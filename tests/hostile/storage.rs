@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use mainstay_api::machine::LogsRequest;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{LogsRequest, RebootRequest};
 use mainstay_testkit::{PrivateMounts, TestNode, require, soon};
 use rustix::process::Signal;
 
@@ -117,7 +117,10 @@ async fn a_node_survives_a_full_disk_and_recovers() {
     let mut machine = MachineServiceClient::new(channel);
     for _ in 0..200 {
         // Audited calls are not folded: each is a line.
-        machine.reboot(()).await.unwrap_err();
+        machine
+            .reboot(RebootRequest { mode: -1 })
+            .await
+            .unwrap_err();
     }
     for _ in 0..3 {
         node.signal(Signal::HUP);
