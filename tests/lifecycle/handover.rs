@@ -2,6 +2,7 @@
 //! that cannot be executed.
 
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -156,12 +157,20 @@ fn the_service_manager_sees_a_reload() {
     assert!(heard().contains("READY=1"));
 }
 
+/// Copies the binary in a process of its own: a file that this one has open for writing, or a child
+/// that it is just forking for another test, cannot be executed.
+fn copy_binary(to: &Path) {
+    let mut copy = std::process::Command::new("cp");
+    let status = copy.arg(binary()).arg(to).status().unwrap();
+    assert!(status.success());
+}
+
 #[test]
 fn a_binary_that_cannot_be_executed_leaves_the_running_one() {
     require!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("mainstay");
-    std::fs::copy(binary(), &program).unwrap();
+    copy_binary(&program);
     let node = TestNode::builder().program(&program).start();
     let pid = node.pid();
     // As a package update that went wrong leaves it.
@@ -180,10 +189,10 @@ fn an_updated_binary_is_what_a_reboot_executes() {
     require!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("mainstay");
-    std::fs::copy(binary(), &program).unwrap();
+    copy_binary(&program);
     let node = TestNode::builder().program(&program).start();
     let update = directory.path().join("update");
-    std::fs::copy(binary(), &update).unwrap();
+    copy_binary(&update);
     std::fs::rename(&update, &program).unwrap();
     node.cli().run(["reboot"]).ok();
     let running = std::fs::read_link(format!("/proc/{}/exe", node.pid())).unwrap();

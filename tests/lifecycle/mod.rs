@@ -155,7 +155,7 @@ impl Subject {
     }
 }
 
-/// What an event says: `phase umount START`.
+/// The words of an event: `phase umount START`.
 fn words(event: &Event) -> Option<String> {
     let packed = event.data.as_ref()?;
     if let Ok(phase) = event::unpack::<PhaseEvent>(packed) {

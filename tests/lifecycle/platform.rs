@@ -9,12 +9,7 @@ use super::{Subject, count};
 fn a_daemon_that_is_not_pid_1_is_on_platform_container() {
     let node = TestNode::start();
     let version = node.cli().run(["version", "-o", "json"]).json();
-    let platform = &version["nodes"][0]["platform"];
-    let platform = if platform.is_null() {
-        &version[0]["platform"]
-    } else {
-        platform
-    };
+    let platform = &version["server"][0]["platform"];
     assert_eq!(platform["name"], "container", "{version}");
     assert_eq!(platform["mode"], "container", "{version}");
 }

@@ -21,7 +21,7 @@ async fn a_reboot_stops_what_runs_and_executes_the_daemon_in_place() {
     require!(Root);
     let subject = Subject::start("reboot");
     subject.run("web", "sleep 1000").await;
-    subject.run("db/inner", "sleep 1000").await;
+    subject.run("db", "sleep 1000").await;
     let pid = subject.node.pid();
     let said = subject.node.cli().run(["reboot"]).ok();
     assert_eq!(said, "rebooted\n");

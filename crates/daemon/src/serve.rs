@@ -93,7 +93,7 @@ pub async fn serve(
     Ok(ended)
 }
 
-/// What ended the wait for running calls.
+/// The end of the wait for running calls.
 enum Stopped {
     Drained,
     BySignal,

@@ -1,4 +1,4 @@
-//! The progress of a sequence, for whoever publishes it.
+//! The progress of a sequence, for its publisher.
 
 use crate::ActorId;
 

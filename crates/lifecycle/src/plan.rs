@@ -9,7 +9,7 @@ pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
 
 type Work = Pin<Box<dyn Future<Output = Result<(), TaskError>> + Send>>;
 
-/// What the next daemon does about a task that the last one had started and not finished.
+/// The rule by which the next daemon handles a task that the last one had started and not finished.
 pub enum AfterCrash {
     /// Runs it again: the task is idempotent.
     Again,

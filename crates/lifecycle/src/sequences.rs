@@ -20,7 +20,7 @@ const MAX_RESUMES: u32 = 5;
 /// Bounds one call of the observer; a journal on a stalled disk does not hold up a sequence.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is asked for.
+/// A sequence as a caller requests it.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The name of the sequence, such as `reboot`.

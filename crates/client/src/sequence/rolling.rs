@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-/// What became of one node.
+/// The result of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeOutcome<T, E> {
     Done(T),

@@ -34,7 +34,7 @@ const MIN_KEPT_FD: RawFd = 64;
 /// The running binary, even after its file was replaced or removed.
 const OWN_BINARY: &str = "/proc/self/exe";
 
-/// What a daemon tells the one that replaces it.
+/// The message of a daemon to the one that replaces it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Guards against a child process that inherits the environment.

@@ -43,7 +43,7 @@ impl Platform for Container {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Whoever asks is the next daemon, so it has.
+    /// Only the next daemon asks, which is the evidence.
     fn is_rebooted(&self, _boot: &BootId) -> Finding {
         Finding::Done
     }

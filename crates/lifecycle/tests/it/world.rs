@@ -21,7 +21,7 @@ pub enum Rule {
 /// The rules of the tasks of each phase.
 pub type Spec = Vec<Vec<Rule>>;
 
-/// What happened, in order.
+/// An effect or an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happened {
     Began(String),

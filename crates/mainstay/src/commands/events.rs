@@ -3,9 +3,12 @@
 use clap::Args;
 use futures_util::StreamExt;
 use mainstay_api::event;
-use mainstay_api::machine::{Event, EventsRequest, ServiceStateEvent};
+use mainstay_api::machine::{
+    Event, EventsRequest, PhaseEvent, SequenceEvent, ServiceStateEvent, TaskEvent,
+};
 use mainstay_client::format::{json_of_bytes, local_time, parse_duration, printable};
 use mainstay_journal::EventId;
+use prost_types::Any;
 use serde_json::{Value, json};
 
 use super::connect;
@@ -85,6 +88,7 @@ impl Events {
 /// An event, decoded for display.
 pub(super) struct EventLine {
     id: String,
+    actor_id: String,
     time: Option<jiff::Timestamp>,
     kind: String,
     data: Value,
@@ -105,7 +109,7 @@ impl EventLine {
                     state.message
                 )
             }
-            Err(_) => data.to_string(),
+            Err(_) => lifecycle_summary(packed).unwrap_or_else(|| data.to_string()),
         };
         // Ids of Mainstay contain the time; those of other implementations may not.
         let time =
@@ -114,6 +118,7 @@ impl EventLine {
             });
         Some(Self {
             id: wire.id.clone(),
+            actor_id: wire.actor_id.clone(),
             time,
             kind,
             data,
@@ -128,12 +133,34 @@ impl EventLine {
     }
 
     pub(super) fn value(&self, node: &str) -> Value {
-        json!({
+        let mut value = json!({
             "node": node,
             "id": self.id,
             "time": self.time.map(|time| time.to_string()),
             "type": self.kind,
             "data": self.data,
-        })
+        });
+        if !self.actor_id.is_empty() {
+            value["actor_id"] = Value::from(self.actor_id.as_str());
+        }
+        value
     }
+}
+
+/// An event of a sequence in words.
+fn lifecycle_summary(packed: &Any) -> Option<String> {
+    if let Ok(phase) = event::unpack::<PhaseEvent>(packed) {
+        return Some(format!("{} {}", phase.phase, phase.action().as_str_name()));
+    }
+    if let Ok(task) = event::unpack::<TaskEvent>(packed) {
+        return Some(format!("{} {}", task.task, task.action().as_str_name()));
+    }
+    let sequence: SequenceEvent = event::unpack(packed).ok()?;
+    let action = sequence.action().as_str_name();
+    let reason = sequence.error.map(|error| format!(" {}", error.message));
+    Some(format!(
+        "{} {action}{}",
+        sequence.sequence,
+        reason.unwrap_or_default()
+    ))
 }

@@ -44,8 +44,7 @@ impl Reboot {
             wait: &self.wait,
         };
         sequence
-            .run(global, &client, |request| {
-                let mut machine = client.machine();
+            .run(global, &client, |mut machine, request| {
                 let request = request.map(|()| RebootRequest { mode: mode.into() });
                 async move {
                     let mut answer = machine.reboot(request).await?.into_inner();

@@ -92,8 +92,7 @@ impl Reset {
             wait: &self.wait,
         };
         sequence
-            .run(global, &client, |request| {
-                let mut machine = client.machine();
+            .run(global, &client, |mut machine, request| {
                 let request = request.map(|()| self.request(false));
                 async move {
                     let mut answer = machine.reset(request).await?.into_inner();

@@ -38,8 +38,7 @@ impl Shutdown {
             wait: &self.wait,
         };
         sequence
-            .run(global, &client, |request| {
-                let mut machine = client.machine();
+            .run(global, &client, |mut machine, request| {
                 let request = request.map(|()| ShutdownRequest { force });
                 async move {
                     let mut answer = machine.shutdown(request).await?.into_inner();

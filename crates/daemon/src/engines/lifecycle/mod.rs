@@ -69,7 +69,7 @@ pub struct Lifecycle {
     /// Also for sequences of other engines.
     pub sequences: Sequences,
     pub platform: Arc<dyn Platform>,
-    /// What runs on the node, in the order in which it is stopped side by side.
+    /// Everything that runs on the node, stopped in parallel.
     stoppables: Vec<Arc<dyn Stoppable>>,
     cells: Cells,
     services: Services,

@@ -94,7 +94,7 @@ impl Lifecycle {
         let platform = Arc::clone(&self.platform);
         let deadline = platform.end_timeout();
         let work = move || async move { platform.shut_down(forced).await };
-        // Whoever starts the node after it was to end wants it to run.
+        // A node that is started after its shutdown is wanted again.
         let check = || Finding::Done;
         let task = Task::new(task, deadline, work).after_crash(AfterCrash::Check(Box::new(check)));
         Phase::new(phase).task(task)
@@ -120,7 +120,7 @@ impl Lifecycle {
     }
 }
 
-/// What a platform mounts; nothing on those that are implemented.
+/// Adds the phases that unmount what a platform has mounted: nothing, on those implemented.
 fn unmount(mut plan: Plan) -> Plan {
     for phase in ["umount", "unmountSystem", "unmountBind"] {
         plan = plan.phase(Phase::new(phase));

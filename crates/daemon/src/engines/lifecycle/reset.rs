@@ -1,4 +1,4 @@
-//! What a reset wipes, and when: a record orders it, and the next daemon follows the order before it
+//! The wipe of a reset: a record orders it, and the next daemon follows the order before it
 //! opens anything, so that no crash leaves a node half wiped.
 //!
 //! Only files below the state directory are wiped, on every platform; never a disk.
@@ -19,9 +19,9 @@ use crate::log::{AUDIT_LOG, DENIED_LOG};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Label {
-    /// What makes the node this node: its CA and certificates, users, its services.
+    /// The identity and the services of the node: its CA and certificates, users, its services.
     State,
-    /// What workloads and the past have left: cells, logs, events, images.
+    /// Leftovers of workloads and of the past: cells, logs, events, images.
     Ephemeral,
 }
 
@@ -195,7 +195,7 @@ impl WipeOrder {
     }
 }
 
-/// What the order of a reset has removed.
+/// The entries that the order of a reset has removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiped {
     pub actor: ActorId,

@@ -1,4 +1,4 @@
-//! What a sequence stops.
+//! The stop of everything that runs on the node.
 
 use std::pin::Pin;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the commands share that start a sequence on nodes and wait for it: reboot, shutdown, reset.
+//! The start of a sequence on nodes and the wait for it, for reboot, shutdown and reset.
 
 mod progress;
 
@@ -10,7 +10,7 @@ use mainstay_client::format::parse_duration;
 use mainstay_client::sequence::{
     Awaited, NodeOutcome, SequenceEnd, await_serving, follow_sequence, roll,
 };
-use mainstay_client::{Options, request_to_node};
+use mainstay_client::{Client, Machine, Options, request_to_node};
 use serde_json::json;
 use tokio::time::Instant;
 use tonic::{Request, Status};
@@ -41,7 +41,7 @@ pub struct WaitOptions {
 pub struct Sequence<'a> {
     /// As its events name it.
     pub name: &'static str,
-    /// What has happened to a node at the end: `rebooted`.
+    /// The result in words: `rebooted`.
     pub done: &'static str,
     /// Whether the node serves again afterwards.
     pub returns: bool,
@@ -50,7 +50,7 @@ pub struct Sequence<'a> {
     pub wait: &'a WaitOptions,
 }
 
-/// What became of a sequence on one node.
+/// The result of a sequence on one node.
 struct Report {
     actor_id: String,
     result: &'static str,
@@ -63,7 +63,7 @@ impl Sequence<'_> {
         &self,
         global: &Global,
         client: &Connection,
-        start: impl Fn(Request<()>) -> F,
+        start: impl Fn(Machine, Request<()>) -> F,
     ) -> Outcome
     where
         F: Future<Output = Result<String, Status>>,
@@ -100,7 +100,7 @@ impl Sequence<'_> {
         client: &Connection,
         options: &Options,
         node: Option<String>,
-        start: &impl Fn(Request<()>) -> F,
+        start: &impl Fn(Machine, Request<()>) -> F,
         progress: &Progress,
     ) -> Outcome<Report>
     where
@@ -108,10 +108,10 @@ impl Sequence<'_> {
     {
         let name = node.clone().unwrap_or_else(|| client.node_name(None));
         let asked = Instant::now();
-        let actor_id = client
-            .within(start(request_to_node(node.as_deref(), ())))
-            .await
-            .map_err(Failure::from)?;
+        // A connection of its own: the reboot of the node before may have ended the first one.
+        let own = Client::connect(options, |_| {}).await?;
+        let call = start(own.machine(), request_to_node(node.as_deref(), ()));
+        let actor_id = own.within(call).await?;
         if self.wait.no_wait {
             let text = format!("{} started (actor {actor_id})", self.name);
             return Ok(Report {
