@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mainstay_api::machine::EventsRequest;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use mainstay_testkit::{TestNode, WAIT_TIMEOUT, binary, connect_tls, connect_unix, require, soon};
+use mainstay_testkit::{
+    Cli, ServerProcess, TestNode, WAIT_TIMEOUT, binary, connect_tls, connect_unix, require, soon,
+};
 use tonic::Code;
 
 use super::{Subject, serving_pid};
@@ -176,7 +178,7 @@ fn a_binary_that_cannot_be_executed_leaves_the_running_one() {
     // As a package update that went wrong leaves it.
     std::fs::remove_file(&program).unwrap();
     std::fs::write(&program, "not a program").unwrap();
-    let cli = mainstay_testkit::Cli::of(&binary(), node.scratch());
+    let cli = Cli::of(&binary(), node.scratch());
     cli.env("MAINSTAY_STATE", node.state()).run(["reboot"]).ok();
     assert_eq!(serving_pid(&node.state()), pid.to_string());
     let stderr = node.stderr();
@@ -215,4 +217,26 @@ async fn a_replaced_daemon_leaves_no_zombie_and_runs_cells() {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
         assert!(!stat.contains(") Z "), "{stat}");
     }
+}
+
+/// As in a container: the daemon is PID 1 of its PID namespace, and not of the machine.
+#[test]
+fn pid_1_of_a_container_reboots_in_place() {
+    require!(Root);
+    let builder = TestNode::builder();
+    let serve = builder.command();
+    let mut command = std::process::Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(serve.get_program())
+        .args(serve.get_args());
+    let stderr = builder.scratch().join("stderr");
+    let server = ServerProcess::start(command, &stderr, |line| line.contains("ready in"));
+    let cli = || Cli::of(&binary(), builder.scratch()).env("MAINSTAY_STATE", builder.state());
+    assert_eq!(serving_pid(&builder.state()), "1");
+    cli().run(["reboot"]).ok();
+    assert_eq!(serving_pid(&builder.state()), "1");
+    let version = cli().run(["version", "-o", "json"]).json();
+    assert_eq!(version["server"][0]["platform"]["name"], "container");
+    drop(server);
 }

@@ -102,6 +102,11 @@ impl Sequences {
         })
     }
 
+    /// Reads the record of the last sequence, of an engine that is not open. Blocks on the disk.
+    pub fn last(directory: &Path) -> Result<SequenceRecord, RecordError> {
+        Store::read(directory)
+    }
+
     /// Starts a sequence: on return it is recorded and runs in the background.
     pub async fn start(
         &self,

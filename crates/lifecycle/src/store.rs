@@ -47,7 +47,7 @@ impl Store {
             .map_err(unusable)?;
         remove_temporaries_of(directory, &[FILE]).map_err(unusable)?;
         let path = directory.join(FILE);
-        let record = match mainstay_records::read(&path, FORMAT_VERSION) {
+        let record = match Self::read(directory) {
             Ok(record) => Ok(Some(record)),
             Err(RecordError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -57,6 +57,10 @@ impl Store {
             writer: Arc::default(),
         };
         Ok((store, record))
+    }
+
+    pub(crate) fn read(directory: &Path) -> Result<SequenceRecord, RecordError> {
+        mainstay_records::read(&directory.join(FILE), FORMAT_VERSION)
     }
 
     /// Creates the only writer; earlier ones no longer write. A write of the last one that hangs

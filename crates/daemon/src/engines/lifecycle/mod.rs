@@ -97,7 +97,7 @@ pub async fn build(
     handover::log_arrival();
     let state = startup.state.path().to_owned();
     let events = SequenceEvents::new(journal.events.clone(), services.clone());
-    let directory = state.join("lifecycle");
+    let directory = state.join(reset::DIRECTORY);
     let opened = tokio::task::spawn_blocking(move || Sequences::open(&directory, events)).await?;
     let opened = opened.map_err(LifecycleError::from)?;
     if let Some(why) = &opened.unreadable {

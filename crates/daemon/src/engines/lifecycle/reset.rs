@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use mainstay_lifecycle::{ActorId, TaskError};
+use mainstay_lifecycle::{ActorId, Sequences, TaskError};
 use mainstay_records::{RecordError, sync_directory, write_durable};
 use serde::{Deserialize, Serialize};
 
@@ -171,6 +171,8 @@ pub struct WipeOrder {
 }
 
 const ORDER_VERSION: u64 = 1;
+/// The directory of the records of sequences.
+pub const DIRECTORY: &str = "lifecycle";
 const ORDER: &str = "lifecycle/wipe.json";
 
 impl WipeOrder {
@@ -210,32 +212,46 @@ pub enum WipeError {
     Failed { path: PathBuf, source: io::Error },
 }
 
-/// Follows the order of a reset, if there is one. The caller holds the lock of the state directory
-/// and has opened nothing in it. After a crash the next daemon continues.
+/// Follows the order of a reset, if there is one and its sequence has neither failed nor been
+/// preempted. The caller holds the lock of the state directory and has opened nothing in it. After a
+/// crash the next daemon continues.
 pub fn follow_order(state: &Path) -> Result<Option<Wiped>, WipeError> {
     let order: WipeOrder = match mainstay_records::read(&state.join(ORDER), ORDER_VERSION) {
         Ok(order) => order,
         Err(RecordError::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    let is_valid = is_in_force(state, &order.actor);
     let wipe = || -> io::Result<Vec<Entry>> {
-        let entries = list(state, &order.labels)?;
+        let entries = match is_valid {
+            true => list(state, &order.labels)?,
+            false => Vec::new(),
+        };
         for entry in &entries {
             remove(&entry.path)?;
         }
         sync_directory(state)?;
         fs::remove_file(state.join(ORDER))?;
-        sync_directory(&state.join("lifecycle"))?;
+        sync_directory(&state.join(DIRECTORY))?;
         Ok(entries)
     };
     let entries = wipe().map_err(|source| WipeError::Failed {
         path: state.to_owned(),
         source,
     })?;
-    Ok(Some(Wiped {
+    Ok(is_valid.then_some(Wiped {
         actor: order.actor,
         entries,
     }))
+}
+
+/// Returns whether the sequence that gave an order is the last one, and did not fail since.
+fn is_in_force(state: &Path, actor: &ActorId) -> bool {
+    let record = Sequences::last(&state.join(DIRECTORY));
+    record.is_ok_and(|record| {
+        let has_failed = record.ended.is_some_and(|ended| ended.failure.is_some());
+        record.actor == *actor && !has_failed
+    })
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -284,8 +300,37 @@ mod tests {
             reboot: true,
             labels: labels.to_vec(),
         };
-        let order = WipeOrder::new(&options, &ActorId::random());
-        order.write(state).await.unwrap();
+        let actor = ActorId::random();
+        record(state, &actor, "null");
+        WipeOrder::new(&options, &actor).write(state).await.unwrap();
+    }
+
+    /// The record of a reset that has ended like this.
+    fn record(state: &Path, actor: &ActorId, ended: &str) {
+        let record = format!(
+            "{{\"version\":1,\"sequence\":\"reset\",\"actor\":\"{actor}\",\"requested_by\":\"root\",\
+             \"phases\":[],\"ended\":{ended}}}"
+        );
+        fs::write(state.join("lifecycle/sequence.json"), record).unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_order_of_a_reset_that_failed_or_was_preempted_is_dropped() {
+        let state = state();
+        let failure = r#"{"failure":{"kind":"failed","reason":"no"},"published":true}"#;
+        for (other, ended) in [(false, failure), (true, "null")] {
+            order(state.path(), &Label::ALL).await;
+            let by_order = || fs::read(state.path().join("lifecycle/wipe.json"));
+            let text = String::from_utf8(by_order().unwrap()).unwrap();
+            let order: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let actor = match other {
+                true => ActorId::random(),
+                false => order["actor"].as_str().unwrap().parse().unwrap(),
+            };
+            record(state.path(), &actor, ended);
+            assert_eq!(follow_order(state.path()).unwrap(), None);
+            assert!(exists(&state, "pki/ca.key") && by_order().is_err());
+        }
     }
 
     #[tokio::test]

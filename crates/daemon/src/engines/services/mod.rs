@@ -73,7 +73,11 @@ pub fn reload(services: &Services, old: &Config, new: &Config) {
 pub async fn stop(services: &Services) {
     const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
     let services = services.clone();
-    let flushed = tokio::task::spawn_blocking(move || services.flush());
+    let flushed = tokio::task::spawn_blocking(move || {
+        services.flush();
+        // A daemon that is executed in place of this one does not know it as its child.
+        services.cells().stop_zygote();
+    });
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, flushed).await;
 }
 
