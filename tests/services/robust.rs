@@ -131,8 +131,9 @@ async fn a_service_that_fills_its_log_keeps_to_its_sizes() {
          log_file_size = '64KiB'\nlog_total_size = '256KiB'\n",
     );
     node.until_line("loud", "done").await;
-    let log = node.node.state().join("services/cells/logs/mainstay_loud");
-    let files = std::fs::read_dir(&log).unwrap().flatten();
+    let logs = node.node.state().join("services/cells/logs");
+    let logs = std::fs::read_dir(logs).unwrap().flatten();
+    let files = logs.flat_map(|log| std::fs::read_dir(log.path()).unwrap().flatten());
     let sizes = files.map(|file| file.metadata().unwrap());
     let total: u64 = sizes
         .filter(|file| file.is_file())

@@ -15,6 +15,7 @@ mod log_tail;
 mod memory;
 mod processes;
 mod read;
+mod services;
 mod start;
 mod version_latency;
 mod version_throughput;
@@ -71,6 +72,8 @@ pub enum Bench {
     CellIdle,
     /// Output of a program in a cell that prints as fast as it can
     CellOutput,
+    /// Start, restart and rest of services
+    Services,
 }
 
 /// The options of a run.
@@ -118,6 +121,7 @@ impl Bench {
             Self::CellCycle => cell_cycle::run(setup).await,
             Self::CellIdle => cell_idle::run(setup).await,
             Self::CellOutput => cell_output::run(setup).await,
+            Self::Services => services::run(setup).await,
         }
     }
 }

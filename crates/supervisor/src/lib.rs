@@ -19,5 +19,5 @@ pub use driver::{
     HistoryEntry, NotDown, OpenError, ServiceError, ServiceStatus, Settings, Supervisor,
     SupervisorEvents,
 };
-pub use name::{BadServiceName, SHARED_CELL, ServiceName};
+pub use name::{BadServiceName, SHARED_CELLS, ServiceName};
 pub use program::{BadDefinition, check};

@@ -6,9 +6,13 @@ use std::str::FromStr;
 use mainstay_cells::CellName;
 use serde::{Deserialize, Serialize};
 
-/// The cell of all services without namespaces of their own. No service has this name: it is the
-/// daemon's.
-pub const SHARED_CELL: &str = "mainstay";
+/// The daemon's own service.
+const DAEMON: &str = "mainstay";
+
+/// The cells of all services without namespaces of their own: several, so that one shim does not
+/// start them all one after the other. No service has one of these names. A service keeps its cell
+/// as long as this list stays as it is.
+pub const SHARED_CELLS: [&str; 4] = ["mainstay-0", "mainstay-1", "mainstay-2", "mainstay-3"];
 
 /// The name of a service: one label, which is also the name of its executable and, if it has one,
 /// of its cell.
@@ -23,8 +27,8 @@ pub enum BadServiceName {
          ending with `-`"
     )]
     Label { shown: String },
-    #[error("the service name {SHARED_CELL:?} is taken: it is the daemon's own")]
-    Daemon,
+    #[error("the service name {shown:?} is taken: it is the daemon's own")]
+    Daemon { shown: String },
 }
 
 impl ServiceName {
@@ -44,8 +48,10 @@ impl FromStr for ServiceName {
                 shown: text.chars().take(SHOWN_CHARS).collect(),
             });
         }
-        if text == SHARED_CELL {
-            return Err(BadServiceName::Daemon);
+        if text == DAEMON || SHARED_CELLS.contains(&text) {
+            return Err(BadServiceName::Daemon {
+                shown: text.to_owned(),
+            });
         }
         Ok(Self(text.to_owned()))
     }
@@ -90,6 +96,7 @@ mod tests {
             "a.b",
             "ä",
             "mainstay",
+            "mainstay-0",
             long.as_str(),
         ] {
             assert!(bad.parse::<ServiceName>().is_err(), "{bad:?}");

@@ -10,7 +10,7 @@ use mainstay_cells::{
 };
 
 use crate::accounts::{self, AccountError};
-use crate::{Definition, SHARED_CELL, ServiceName};
+use crate::{Definition, SHARED_CELLS, ServiceName};
 
 /// Larger files of environment variables are refused.
 const MAX_ENVIRONMENT_FILE_BYTES: u64 = 1 << 20;
@@ -68,7 +68,7 @@ impl Placement {
     /// its shim.
     pub fn of(service: &ServiceName, definition: &Definition) -> Option<Self> {
         let cell = match definition.isolate.is_empty() {
-            true => SHARED_CELL,
+            true => SHARED_CELLS.get(share_of(service))?,
             false => service.as_str(),
         };
         Some(Self {
@@ -78,9 +78,25 @@ impl Placement {
         })
     }
 
-    pub fn is_shared(&self) -> bool {
-        self.cell.as_str() == SHARED_CELL
+    /// The place of its cell among the shared ones.
+    pub fn shared(&self) -> Option<usize> {
+        place_of(&self.cell)
     }
+}
+
+/// The place of a cell among the shared ones.
+pub fn place_of(cell: &CellName) -> Option<usize> {
+    SHARED_CELLS
+        .iter()
+        .position(|shared| *shared == cell.as_str())
+}
+
+/// The shared cell of a service, by its name: the same for every daemon.
+fn share_of(service: &ServiceName) -> usize {
+    let digest = digest(service.as_str().as_bytes());
+    // The low bits of short names differ least.
+    let share = (digest ^ (digest >> 32)) % SHARED_CELLS.len() as u64;
+    usize::try_from(share).unwrap_or(0)
 }
 
 /// No service has a dot in its name.
@@ -237,10 +253,11 @@ mod tests {
     fn services_share_a_cell_unless_they_have_namespaces() {
         let name: ServiceName = "web".parse().unwrap();
         let mut definition = Definition::new(vec!["true".to_owned()]);
-        assert!(Placement::of(&name, &definition).unwrap().is_shared());
+        let shared = Placement::of(&name, &definition).unwrap();
+        assert!(shared.shared().is_some());
         definition.isolate.insert(Namespace::Network);
         let own = Placement::of(&name, &definition).unwrap();
-        assert_eq!(own.cell.as_str(), "web");
+        assert_eq!((own.cell.as_str(), own.shared()), ("web", None));
         let longest: ServiceName = "x".repeat(63).parse().unwrap();
         assert!(Placement::of(&longest, &definition).is_some());
     }

@@ -10,8 +10,8 @@ use super::Inner;
 use super::effects::describe;
 use super::slot::{Process, Slot};
 use crate::core::{Ended, Found};
-use crate::program::{self, Placement};
-use crate::{Definition, SHARED_CELL, ServiceName};
+use crate::program::{self, Placement, place_of};
+use crate::{Definition, ServiceName};
 
 /// Defines the services for the first time.
 pub fn adopt(inner: &Arc<Inner>, definitions: BTreeMap<ServiceName, Arc<Definition>>) {
@@ -52,9 +52,9 @@ pub fn adopt(inner: &Arc<Inner>, definitions: BTreeMap<ServiceName, Arc<Definiti
         }
     }
     // Services that were removed meanwhile, or run elsewhere now; checks that were in progress.
-    let shared = |(cell, _): &(CellName, ExecutableName)| cell.as_str() == SHARED_CELL;
+    let shared = |(cell, _): &(CellName, ExecutableName)| place_of(cell).is_some();
     let stale: Vec<_> = records.into_keys().filter(shared).collect();
-    cells.retain(|cell| cell.as_str() != SHARED_CELL);
+    cells.retain(|cell| place_of(cell).is_none());
     tokio::spawn(remove(Arc::clone(inner), stale, cells));
 
     inner.act(|core, now| core.define(definitions, found, now));

@@ -136,14 +136,14 @@ impl Inner {
         definition: &Definition,
     ) -> Result<(), CellError> {
         let spec = program::cell_spec(definition);
-        if placement.is_shared() {
+        if let Some(exists) = placement.shared().and_then(|at| self.shared_cells.get(at)) {
             let allocate = || async {
                 match self.cells.allocate(placement.cell.clone(), spec).await {
                     Ok(_) | Err(CellError::CellExists { .. }) => Ok(()),
                     Err(error) => Err(error),
                 }
             };
-            return self.shared_cell.get_or_try_init(allocate).await.map(drop);
+            return exists.get_or_try_init(allocate).await.map(drop);
         }
         let allocate = || self.cells.allocate(placement.cell.clone(), spec.clone());
         match allocate().await {
@@ -290,7 +290,7 @@ impl Inner {
     /// Removes what a service that is gone has left.
     pub(super) async fn forget(&self, placement: &Placement) {
         let cell = placement.cell.clone();
-        let forgotten = if placement.is_shared() {
+        let forgotten = if placement.shared().is_some() {
             let probe = self.cells.forget(cell.clone(), placement.probe.clone());
             let _ = probe.await;
             self.cells.forget(cell, placement.executable.clone()).await

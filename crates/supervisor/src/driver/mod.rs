@@ -30,7 +30,7 @@ pub use status::ServiceStatus;
 
 use crate::core::{Core, Effect};
 use crate::stopped::StoppedServices;
-use crate::{Definition, ServiceName};
+use crate::{Definition, SHARED_CELLS, ServiceName};
 use publisher::Publisher;
 use slot::Slot;
 
@@ -61,8 +61,8 @@ pub struct Supervisor(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     cells: Cells,
-    /// Set once the cell that most services share exists.
-    shared_cell: OnceCell<()>,
+    /// Each set once that cell exists.
+    shared_cells: [OnceCell<()>; SHARED_CELLS.len()],
     state: Mutex<State>,
     /// Notified after every change of the state.
     changed: Notify,
@@ -121,7 +121,7 @@ impl Supervisor {
         let earlier_timer = Arc::new(Notify::new());
         let inner = Arc::new(Inner {
             cells,
-            shared_cell: OnceCell::new(),
+            shared_cells: Default::default(),
             state: Mutex::new(State {
                 core: Core::default(),
                 slots: BTreeMap::new(),
