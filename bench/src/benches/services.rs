@@ -40,7 +40,10 @@ impl ServiceNode {
             "services need root; run this as root"
         );
         let sweeper = Sweeper::start("bench");
-        let config = format!("[cells]\ncgroup = \"{}/cells\"\n{services}", sweeper.cgroup());
+        let config = format!(
+            "[cells]\ncgroup = \"{}/cells\"\n{services}",
+            sweeper.cgroup()
+        );
         let node = TestNode::builder()
             .program(&setup.binary)
             .config(&config)
@@ -95,7 +98,10 @@ fn diamond(count: usize) -> String {
         text += &format!("[services.s{number}]\n{command}requires = ['first']\n");
         names.push(format!("'s{number}'"));
     }
-    text + &format!("[services.last]\n{command}requires = [{}]\n", names.join(", "))
+    text + &format!(
+        "[services.last]\n{command}requires = [{}]\n",
+        names.join(", ")
+    )
 }
 
 /// Starts the same processes with a shell; the time until it has started all of them.

@@ -27,4 +27,4 @@ pub use listener::rewritten as rewritten_requests;
 pub use node::Build;
 pub use rpc::MAX_MESSAGE_BYTES;
 pub use serve::{Ended, Ready, ServeError, serve};
-pub use state::{StateError, serving_pid};
+pub use state::{FORMAT_VERSION as STATE_FORMAT, StateError, serving_pid};

@@ -21,7 +21,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The format version of the state directory as a whole. It changes only when a build that knows
 /// the version before could no longer use the directory; each record and segment has a version
 /// of its own.
-const FORMAT_VERSION: u64 = 1;
+pub const FORMAT_VERSION: u64 = 1;
 
 /// The record of the format version. A directory without it was written before versions existed
 /// and has version 1.

@@ -13,7 +13,7 @@ use mainstay_client::format::parse_duration;
 use crate::commands::{
     cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
     health, interfaces, logs, ls, man, netstat, pcap, pki, ps, reboot, reset, restart, routes, run,
-    serve, service, services, shutdown, stats, support, time, top, version,
+    serve, service, services, shutdown, stats, support, time, top, upgrade_image, version,
 };
 use crate::environment;
 use crate::failure::Exit;
@@ -93,6 +93,7 @@ fn check_ignored(root: &ArgMatches) -> Result<(), clap::Error> {
             "client_config",
             "output",
         ],
+        ["upgrade-image", _] => &["nodes", "endpoints", "context", "timeout", "client_config"],
         ["cat" | "cp" | "run"] => &["output"],
         ["version"] if matches.get_flag("client") => connection,
         _ => &[],
@@ -211,6 +212,8 @@ pub enum Command {
     #[command(subcommand)]
     Pki(pki::Pki),
     Support(support::Support),
+    #[command(subcommand)]
+    UpgradeImage(upgrade_image::UpgradeImage),
     Completion(completion::Completion),
     Man(man::Man),
 }

@@ -17,6 +17,7 @@ mod start;
 mod store;
 mod sys;
 mod trial;
+mod upload;
 
 pub use digest::{BadDigest, Digest};
 pub use elf::own_architecture;
@@ -31,6 +32,7 @@ pub use stamp::{BuildFacts, Stamp};
 pub use start::{Begin, start};
 pub use store::{Received, Request, Slots, SlotsError, StateFormats};
 pub use trial::{TrialChannel, TrialError};
+pub use upload::{MAX_UPLOAD_BYTES, Upload, Uploaded};
 
 use std::fs::File;
 use std::io;

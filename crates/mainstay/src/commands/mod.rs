@@ -37,6 +37,7 @@ mod streams;
 pub mod support;
 pub mod time;
 pub mod top;
+pub mod upgrade_image;
 pub mod version;
 
 use crate::cli::{Cli, Command, Global};
@@ -80,6 +81,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Config(config) => config.run(&global),
         Command::Pki(pki) => pki.run(&global),
         Command::Support(support) => block_on(support.run(&global)),
+        Command::UpgradeImage(image) => image.run(&global),
         Command::Completion(completion) => completion.run(),
         Command::Man(man) => man.run(),
     }

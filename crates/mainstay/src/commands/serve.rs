@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use mainstay_daemon::config::{CertificateName, LogLevel, PodsAddress, Span};
 use mainstay_daemon::{Config, Ended, Overrides, Ready, handover};
+use mainstay_slots::Begin;
 
 use crate::build_info::build;
 use crate::environment;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome, note_with_end};
 use crate::output;
 
 /// Bound on worker threads; workloads need the other cores of a large machine.
@@ -69,6 +70,16 @@ impl Serve {
         };
         let config =
             Config::load(&overrides).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+        // Before there is a second thread: it may execute another binary, or fork.
+        let is_served = mainstay_daemon::serving_pid(&config.state).is_some();
+        let notices = match mainstay_slots::start(&config.state, is_served) {
+            Begin::Serve { notices } => notices,
+            Begin::Exit(0) => return Ok(()),
+            Begin::Exit(code) => return Err(Failure::printed(Exit::Program(code))),
+        };
+        for notice in &notices {
+            note_with_end(notice, "\n");
+        }
         let workers = std::thread::available_parallelism()
             .map_or(1, usize::from)
             .min(MAX_WORKERS);

@@ -201,6 +201,17 @@ impl Image {
         })
     }
 
+    /// Checks everything that [`Image::extract`] checks. The binary goes to a file without a name
+    /// in `scratch`.
+    pub fn inspect(&self, scratch: &Path) -> Result<Binary, ImageError> {
+        let file = crate::scratch_file(scratch);
+        let mut file = file.map_err(|source| ImageError::Write {
+            path: scratch.to_owned(),
+            source,
+        })?;
+        self.extract(&mut file, scratch)
+    }
+
     fn check_claims(&self, actual: &BuildFacts) -> Result<(), ImageError> {
         let claims = &self.claims;
         for (fact, claimed, actual) in [
