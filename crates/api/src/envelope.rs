@@ -83,6 +83,8 @@ enclosed! {
     machine::Upgrade => machine::UpgradeResponse,
     machine::Version => machine::VersionResponse,
     mainstay::Cgroups => mainstay::CgroupsResponse,
+    mainstay::Slots => mainstay::SlotsResponse,
+    mainstay::UploadedImage => mainstay::UploadImageResponse,
     mainstay::Configuration => mainstay::ConfigurationResponse,
     network::Interfaces => network::InterfacesResponse,
     network::Routes => network::RoutesResponse,

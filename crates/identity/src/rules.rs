@@ -108,6 +108,8 @@ pub const RULES: &[Rule] = &[
     reads("/machine.MachineService/Version"),
     reads("/mainstay.NodeService/Cgroups"),
     administers("/mainstay.NodeService/Configuration"),
+    reads("/mainstay.NodeService/Slots"),
+    administers("/mainstay.NodeService/UploadImage"),
     reads("/network.NetworkService/Interfaces"),
     reads("/network.NetworkService/Routes"),
     reads("/observe.Observe/GetAuraeDaemonLogStream"),

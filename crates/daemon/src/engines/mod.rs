@@ -18,6 +18,7 @@ pub mod listeners;
 pub mod services;
 pub mod signals;
 pub mod time;
+pub mod upgrade;
 
 use crate::config::Config;
 use crate::handover::Process;
@@ -38,6 +39,7 @@ macro_rules! for_each_engine {
             lifecycle(journal, cells, services): Lifecycle [lifecycle: LifecycleSection];
             containers(): Containers [containers: ContainersSection];
             time(): Time [time: TimeSection];
+            upgrade(): Upgrade [upgrade: UpgradeSection];
             fanout(identity, listeners): Forwarding [
                 fleet: FleetSection,
                 forwarding: ForwardingSection,

@@ -9,9 +9,11 @@ use mainstay_containers::ContainerError;
 use mainstay_error_chain::chain;
 use mainstay_journal::{EventError, LogError};
 use mainstay_lifecycle::StartError;
+use mainstay_slots::{ImageError, SlotsError};
 use mainstay_supervisor::ServiceError;
 use tonic::{Code, Status};
 
+use crate::engines::upgrade::ReceiveError;
 use crate::text::shown_path;
 use crate::workloads::WorkloadError;
 
@@ -131,6 +133,41 @@ pub fn of_workloads(error: &WorkloadError) -> Status {
         Error::NoPreviousRun | Error::NoPreviousLog { .. } => Code::InvalidArgument,
         Error::UnreadableLogFile { .. } | Error::NoTimestamps { .. } => Code::FailedPrecondition,
         Error::Panicked { .. } => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_receive(error: &ReceiveError) -> Status {
+    let code = match error {
+        ReceiveError::Slots(error) => return of_slots(error),
+        ReceiveError::Key(_) => Code::FailedPrecondition,
+        ReceiveError::Busy(_) => Code::ResourceExhausted,
+        ReceiveError::Panicked => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_slots(error: &SlotsError) -> Status {
+    use SlotsError as Error;
+    let code = match error {
+        Error::Image(ImageError::NotFound { .. }) => Code::NotFound,
+        Error::Image(ImageError::NotSigned { .. }) => Code::PermissionDenied,
+        Error::Image(ImageError::Write { source, .. }) | Error::Write { source, .. } => {
+            match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Code::ResourceExhausted
+                }
+                _ => Code::Internal,
+            }
+        }
+        Error::Image(ImageError::Read(_)) => Code::FailedPrecondition,
+        Error::Image(_) => Code::InvalidArgument,
+        Error::StateFormat { .. }
+        | Error::SameBinary { .. }
+        | Error::TrialPending { .. }
+        | Error::NoOtherSlot(_)
+        | Error::OwnStamp => Code::FailedPrecondition,
+        Error::Record(_) | Error::OwnBinary(_) => Code::Internal,
     };
     Status::new(code, chain(error))
 }

@@ -1,15 +1,18 @@
 //! `mainstay.NodeService`: calls that no original API has.
 
 mod cgroups;
+mod slots;
+mod upload_image;
 
 use std::sync::Arc;
 
 use mainstay_api::envelope;
 use mainstay_api::mainstay::node_service_server::NodeService;
 use mainstay_api::mainstay::{
-    CgroupsRequest, CgroupsResponse, Configuration, ConfigurationResponse,
+    CgroupsRequest, CgroupsResponse, Configuration, ConfigurationResponse, SlotsResponse,
+    UploadImageRequest, UploadImageResponse,
 };
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::node::Node;
 
@@ -52,5 +55,19 @@ impl NodeService for NodeCalls {
             toml,
             pending_restart: pending.map(str::to_owned).collect(),
         })))
+    }
+
+    async fn slots(&self, _: Request<()>) -> Result<Response<SlotsResponse>, Status> {
+        let slots = slots::slots(&self.node.engines.upgrade).await?;
+        Ok(Response::new(envelope(slots)))
+    }
+
+    async fn upload_image(
+        &self,
+        request: Request<Streaming<UploadImageRequest>>,
+    ) -> Result<Response<UploadImageResponse>, Status> {
+        let upgrade = &self.node.engines.upgrade;
+        let uploaded = upload_image::upload(upgrade, request.into_inner()).await?;
+        Ok(Response::new(envelope(uploaded)))
     }
 }
