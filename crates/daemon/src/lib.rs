@@ -19,6 +19,7 @@ mod services;
 mod signals;
 mod state;
 mod text;
+mod trial;
 mod workloads;
 
 pub use config::{Config, ConfigError, Overrides};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use mainstay_api::machine::service_state_event::Action;
 use mainstay_error_chain::chain;
 use mainstay_node::mounts::SpaceSurvey;
+use mainstay_slots::{Outcome, TrialChannel};
 use tracing::{error, info, warn};
 
 use crate::call::Gate;
@@ -22,6 +23,7 @@ use crate::service_manager::{NotifyState, notify, notify_change};
 use crate::services::{self, Health};
 use crate::signals::{Signalled, Signals};
 use crate::state::{StateDir, StateError};
+use crate::trial;
 use crate::workloads::Workloads;
 
 #[derive(Debug, thiserror::Error)]
@@ -63,11 +65,13 @@ pub struct Ready {
     pub took: Duration,
 }
 
-/// Serves until SIGTERM or SIGINT, or until a sequence ends the daemon.
+/// Serves until SIGTERM or SIGINT, or until a sequence ends the daemon. `notices` are about the start
+/// of this binary rather than another.
 pub async fn serve(
     config: Config,
     overrides: Overrides,
     build: Build,
+    notices: &[String],
     ready: impl FnOnce(&Ready),
 ) -> Result<Ended, ServeError> {
     let began = Instant::now();
@@ -79,6 +83,13 @@ pub async fn serve(
     if let Some(wiped) = &wiped {
         daemon.report(wiped);
     }
+    for notice in notices {
+        warn!(notice, "start");
+    }
+    let trial = TrialChannel::take();
+    if trial.is_none() {
+        daemon.report_switch().await;
+    }
     // A client that sees the node ready also finds so in its log.
     daemon.node.engines.journal.daemon_log.flush();
     ready(&daemon.ready(&state, began));
@@ -86,7 +97,11 @@ pub async fn serve(
     notify(&[NotifyState::Ready]);
     let node = Arc::clone(&daemon.node);
     // Not before the node serves: the events of the sequence have readers then.
-    tokio::spawn(async move { node.engines.lifecycle.resume().await });
+    match trial {
+        // The sequence that asked for the trial ends when it has ended.
+        Some(channel) => tokio::spawn(trial::run(channel, node, process)),
+        None => tokio::spawn(async move { node.engines.lifecycle.resume().await }),
+    };
     let ended = daemon.run(signals, ends).await;
     // The next daemon takes its lock.
     drop(state);
@@ -189,6 +204,36 @@ impl Daemon {
         self.publish(Action::Running, &message);
     }
 
+    /// Reports how the last upgrade or rollback has ended, once.
+    async fn report_switch(&self) {
+        let slots = self.node.engines.upgrade.slots.clone();
+        let events = self.node.engines.journal.service_events.clone();
+        let reported = tokio::task::spawn_blocking(move || {
+            let Some(switch) = slots.unreported()? else {
+                return Ok(());
+            };
+            let (kind, from, to) = (switch.trial.kind, &switch.from, &switch.to);
+            match &switch.outcome {
+                Outcome::Kept => {
+                    info!(%kind, from, to, "new version confirmed");
+                    events.daemon(
+                        Action::Running,
+                        &format!("{kind} from {from} to {to} confirmed"),
+                    );
+                }
+                Outcome::Returned { reason } => {
+                    error!(%kind, from, to, reason, "new version failed; the node has returned");
+                    let text = format!("{kind} to {to} failed, {from} runs again: {reason}");
+                    events.daemon(Action::Running, &text);
+                }
+            }
+            slots.mark_reported()
+        });
+        if let Ok(Err(why)) = reported.await {
+            error!(error = chain(&why), "cannot report the last upgrade");
+        }
+    }
+
     async fn run(mut self, mut signals: Signals, mut ends: Ends) -> Ended {
         loop {
             let end = tokio::select! {
@@ -212,6 +257,12 @@ impl Daemon {
                     let _ = tokio::time::timeout(LAST_EVENTS_TIMEOUT, idle).await;
                     self.node.engines.listeners.close();
                     self.stop("shutdown", NotifyState::Stopping, &mut signals)
+                        .await;
+                    return Ended::Stopped;
+                }
+                End::Release => {
+                    drop(self.node.engines.listeners.hand_over());
+                    self.stop("end of the trial", NotifyState::Reloading, &mut signals)
                         .await;
                     return Ended::Stopped;
                 }

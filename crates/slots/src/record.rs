@@ -148,6 +148,9 @@ pub struct Switch {
     pub outcome: Outcome,
     /// The time of the result, RFC 3339.
     pub time: String,
+    /// True once a daemon has reported it.
+    #[serde(default)]
+    pub reported: bool,
 }
 
 /// The slot record.
@@ -207,6 +210,7 @@ impl SlotRecord {
             to,
             outcome,
             time,
+            reported: false,
         });
     }
 }

@@ -15,6 +15,7 @@ use mainstay_error_chain::chain;
 
 use crate::guard::{self, Ended};
 use crate::store::identity;
+use crate::sys;
 use crate::{Content, Digest, Outcome, SlotName, SlotRecord, Slots, Trial, TrialChannel};
 
 /// Names the slot that a process was started from, so that it does not start it again.
@@ -73,11 +74,23 @@ fn decide(record: &SlotRecord, own: Own) -> Decision {
 }
 
 /// Follows the rule for the state directory `state`. `is_served` says that a daemon serves it now;
-/// this one will be refused. Must be called while the process has one thread.
-pub fn start(state: &Path, is_served: bool) -> Begin {
+/// this one will be refused.
+///
+/// # Safety
+///
+/// The process must have one thread.
+#[allow(unsafe_code)]
+pub unsafe fn start(state: &Path, is_served: bool) -> Begin {
     let mut notices = Vec::new();
     let slots = Slots::of(state);
-    if is_served || TrialChannel::is_open() {
+    if TrialChannel::is_open() {
+        // SAFETY: the caller guarantees that there is one thread.
+        unsafe {
+            sys::take_listen_pid();
+        }
+        return Begin::Serve { notices };
+    }
+    if is_served {
         return Begin::Serve { notices };
     }
     let mut record = match slots.read() {
@@ -226,8 +239,12 @@ fn exec(slots: &Slots, record: &SlotRecord, slot: SlotName, is_verified: bool) -
 
 /// This process with another binary.
 pub(crate) fn command(binary: &PathBuf) -> Command {
+    let mut arguments = std::env::args_os();
     let mut command = Command::new(binary);
-    command.args(std::env::args_os().skip(1));
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments);
     command.env_remove(crate::trial::TRIAL_VARIABLE);
     command
 }

@@ -17,8 +17,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::record::RECORD_VERSION;
 use crate::{
-    Binary, Content, Digest, Image, ImageError, Installed, Origin, SlotName, SlotRecord, Stamp,
-    SwitchKind, Trial, VerifyingKey,
+    Binary, Content, Digest, Image, ImageError, Installed, Origin, Outcome, SlotName, SlotRecord,
+    Stamp, Switch, SwitchKind, Trial, VerifyingKey,
 };
 
 pub use error::{SlotsError, StateFormats};
@@ -258,6 +258,30 @@ impl Slots {
             self.write(&record)?;
         }
         Ok(())
+    }
+
+    /// The result of the trial that the sequence `actor_id` asked for, once there is one.
+    pub fn outcome(&self, actor_id: &str) -> Result<Option<Outcome>, SlotsError> {
+        let last = self.read()?.and_then(|record| record.last);
+        let own = last.filter(|last| last.trial.actor_id == actor_id);
+        Ok(own.map(|last| last.outcome))
+    }
+
+    /// The last switch, if no daemon has reported it.
+    pub fn unreported(&self) -> Result<Option<Switch>, SlotsError> {
+        let last = self.read()?.and_then(|record| record.last);
+        Ok(last.filter(|last| !last.reported))
+    }
+
+    /// Remembers that the last switch was reported.
+    pub fn mark_reported(&self) -> Result<(), SlotsError> {
+        let Some(mut record) = self.read()? else {
+            return Ok(());
+        };
+        if let Some(last) = &mut record.last {
+            last.reported = true;
+        }
+        self.write(&record)
     }
 
     /// The record, or a new one whose slot A is the running binary.

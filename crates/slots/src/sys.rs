@@ -30,3 +30,17 @@ pub(crate) unsafe fn adopt(fd: RawFd) -> Option<OwnedFd> {
     // SAFETY: it is open, and the caller guarantees that nothing else owns it.
     is_open.then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+/// Makes the sockets that the guard has inherited this process's: their protocol names a PID.
+///
+/// # Safety
+///
+/// The process must have one thread.
+pub(crate) unsafe fn take_listen_pid() {
+    const VARIABLE: &str = "LISTEN_PID";
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    if std::env::var(VARIABLE).is_ok_and(|pid| pid == parent.to_string()) {
+        // SAFETY: no other thread reads the environment at the same time.
+        unsafe { std::env::set_var(VARIABLE, std::process::id().to_string()) };
+    }
+}

@@ -36,10 +36,10 @@ macro_rules! for_each_engine {
             cells(journal): Cells [cells: CellsSection];
             services(journal): Services [services: ServicesSection];
             signals(): Signals [];
-            lifecycle(journal, cells, services): Lifecycle [lifecycle: LifecycleSection];
+            upgrade(): Upgrade [upgrade: UpgradeSection];
+            lifecycle(journal, cells, services, upgrade): Lifecycle [lifecycle: LifecycleSection];
             containers(): Containers [containers: ContainersSection];
             time(): Time [time: TimeSection];
-            upgrade(): Upgrade [upgrade: UpgradeSection];
             fanout(identity, listeners): Forwarding [
                 fleet: FleetSection,
                 forwarding: ForwardingSection,

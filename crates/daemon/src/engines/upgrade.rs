@@ -66,11 +66,11 @@ pub enum ReceiveError {
     Panicked,
 }
 
-/// The slots of the node.
-#[derive(Debug)]
+/// The slots of the node. Cheap to clone.
+#[derive(Debug, Clone)]
 pub struct Upgrade {
     pub slots: Slots,
-    section: ArcSwap<UpgradeSection>,
+    section: Arc<ArcSwap<UpgradeSection>>,
     /// Held while an image is verified.
     verifying: Arc<Mutex<()>>,
     /// Held while an image is uploaded.
@@ -147,7 +147,7 @@ pub async fn build(startup: Startup<'_>) -> Result<Upgrade, BuildError> {
     keys(&section.keys)?;
     Ok(Upgrade {
         slots: Slots::of(startup.state.path()),
-        section: ArcSwap::from_pointee(section),
+        section: Arc::new(ArcSwap::from_pointee(section)),
         verifying: Arc::default(),
         uploading: Arc::default(),
     })

@@ -20,6 +20,8 @@ pub enum End {
     Exit,
     /// By executing a binary in place.
     Replace(Program),
+    /// With exit code 0, leaving the sockets to the guard of the trial, which becomes the daemon.
+    Release,
 }
 
 /// Asks the daemon to end. Cheap to clone.
@@ -46,6 +48,11 @@ impl Process {
     /// before.
     pub fn replace(&self, program: Program) {
         self.send(End::Replace(program));
+    }
+
+    /// Drains the daemon and leaves its place to the guard of its trial.
+    pub fn release(&self) {
+        self.send(End::Release);
     }
 
     fn send(&self, end: End) {

@@ -10,7 +10,7 @@ use mainstay_slots::Begin;
 
 use crate::build_info::build;
 use crate::environment;
-use crate::failure::{Exit, Failure, Outcome, note_with_end};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
 
 /// Bound on worker threads; workloads need the other cores of a large machine.
@@ -72,14 +72,14 @@ impl Serve {
             Config::load(&overrides).map_err(|error| Failure::caused(Exit::Usage, &error))?;
         // Before there is a second thread: it may execute another binary, or fork.
         let is_served = mainstay_daemon::serving_pid(&config.state).is_some();
-        let notices = match mainstay_slots::start(&config.state, is_served) {
+        // SAFETY: the runtime, which starts threads, is built below.
+        #[allow(unsafe_code)]
+        let begin = unsafe { mainstay_slots::start(&config.state, is_served) };
+        let notices = match begin {
             Begin::Serve { notices } => notices,
             Begin::Exit(0) => return Ok(()),
             Begin::Exit(code) => return Err(Failure::printed(Exit::Program(code))),
         };
-        for notice in &notices {
-            note_with_end(notice, "\n");
-        }
         let workers = std::thread::available_parallelism()
             .map_or(1, usize::from)
             .min(MAX_WORKERS);
@@ -92,6 +92,7 @@ impl Serve {
             config,
             overrides,
             build(),
+            &notices,
             |ready| {
                 // A closed stdout must not keep the daemon from serving.
                 let _ = output::print(&greeting(ready));
@@ -113,7 +114,7 @@ impl Serve {
 fn greeting(ready: &Ready) -> String {
     let mut text = format!(
         "mainstay {} serves on {} (TLS) and {}\n",
-        env!("CARGO_PKG_VERSION"),
+        build().version,
         ready.listen,
         ready.socket.display()
     );

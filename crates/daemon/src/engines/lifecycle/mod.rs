@@ -4,6 +4,7 @@ mod events;
 mod plans;
 pub mod reset;
 mod stop;
+mod switch;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +21,10 @@ use tracing::{error, info};
 use super::cells::Cells;
 use super::journal::Journal;
 use super::services::Services;
+use super::upgrade::Upgrade;
 use super::{BuildError, Startup};
 use crate::config::{Config, Span};
-use crate::handover;
+use crate::handover::{self, Process};
 use events::SequenceEvents;
 pub use plans::{REBOOT, RESET, SHUTDOWN};
 pub use reset::{Label, ResetOptions};
@@ -62,6 +64,9 @@ struct Arguments {
     boot: BootId,
     #[serde(default)]
     reset: Option<ResetOptions>,
+    /// Of an upgrade or a rollback: whether the switch waits for the next start.
+    #[serde(default)]
+    staged: bool,
 }
 
 #[derive(Debug)]
@@ -73,6 +78,8 @@ pub struct Lifecycle {
     stoppables: Vec<Arc<dyn Stoppable>>,
     cells: Cells,
     services: Services,
+    upgrade: Upgrade,
+    process: Process,
     state: PathBuf,
     stop_timeout: Mutex<Duration>,
     interrupted: Mutex<Option<Interrupted>>,
@@ -91,6 +98,7 @@ pub async fn build(
     journal: &Journal,
     cells: &Cells,
     services: &Services,
+    upgrade: &Upgrade,
 ) -> Result<Lifecycle, BuildError> {
     let platform = platform(startup).map_err(LifecycleError::from)?;
     info!(platform = %platform.name(), "platform in force");
@@ -115,6 +123,8 @@ pub async fn build(
         ],
         cells: cells.clone(),
         services: services.clone(),
+        upgrade: upgrade.clone(),
+        process: startup.process.clone(),
         state,
         stop_timeout: Mutex::new(section(startup.config).stop_everything_timeout.0),
         interrupted: Mutex::new(opened.interrupted),
@@ -183,6 +193,7 @@ impl Lifecycle {
         let arguments = Arguments {
             boot: BootId::current(),
             reset,
+            staged: false,
         };
         let request = Request {
             sequence: sequence.to_owned(),

@@ -7,6 +7,7 @@ use mainstay_lifecycle::platform::BootId;
 use mainstay_lifecycle::{ActorId, AfterCrash, Finding, Phase, Plan, Task};
 
 use super::reset::{Label, WipeOrder};
+use super::switch;
 use super::{Arguments, Lifecycle};
 
 pub const REBOOT: &str = "reboot";
@@ -52,6 +53,9 @@ impl Lifecycle {
                     false => self.end_phase(REBOOT, SHUTDOWN, false, boot),
                 })
             }
+            // What was received went with the last daemon.
+            (switch::UPGRADE, _) => self.upgrade_plan(actor, arguments.staged, None),
+            (switch::ROLLBACK, _) => self.rollback_plan(actor),
             _ => return None,
         };
         Some(plan)

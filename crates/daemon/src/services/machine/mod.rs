@@ -13,6 +13,7 @@ mod packet_capture;
 mod read;
 mod readings;
 mod services;
+mod upgrade;
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ use tonic::{Request, Response, Status};
 
 use super::os::{containers, dmesg, memory, processes};
 use crate::node::Node;
-use crate::rpc::{Answers, not_served};
+use crate::rpc::Answers;
 pub(super) use logs::{items, process_items};
 
 #[derive(Debug)]
@@ -152,7 +153,7 @@ impl MachineService for Machine {
         &self,
         _: Request<RollbackRequest>,
     ) -> Result<Response<RollbackResponse>, Status> {
-        Err(not_served("machine.MachineService/Rollback"))
+        upgrade::roll_back(&self.node).await
     }
 
     async fn reset(
@@ -215,9 +216,9 @@ impl MachineService for Machine {
 
     async fn upgrade(
         &self,
-        _: Request<UpgradeRequest>,
+        request: Request<UpgradeRequest>,
     ) -> Result<Response<UpgradeResponse>, Status> {
-        Err(not_served("machine.MachineService/Upgrade"))
+        upgrade::upgrade(&self.node, request.get_ref()).await
     }
 
     async fn containers(
