@@ -52,4 +52,5 @@ mod talos;
 mod terminal;
 mod time;
 mod top;
+mod upgrade;
 mod version;

@@ -9,8 +9,8 @@ use tonic::transport::Channel;
 
 use super::model::traces::Traces;
 
-pub(super) struct CellNode {
-    pub(super) node: TestNode,
+pub(crate) struct CellNode {
+    pub(crate) node: TestNode,
     pub(super) traces: Traces,
     // Declared last: cells outlive their node.
     sweeper: Sweeper,
@@ -18,16 +18,16 @@ pub(super) struct CellNode {
 
 impl CellNode {
     /// `name` is part of the name of its cgroup.
-    pub(super) fn start(name: &str) -> Self {
+    pub(crate) fn start(name: &str) -> Self {
         Self::start_as(name, TestNode::builder())
     }
 
-    pub(super) fn start_as(name: &str, builder: TestNodeBuilder) -> Self {
+    pub(crate) fn start_as(name: &str, builder: TestNodeBuilder) -> Self {
         Self::start_with(name, builder, "")
     }
 
     /// Starts a node with further sections in its configuration.
-    pub(super) fn start_with(name: &str, builder: TestNodeBuilder, sections: &str) -> Self {
+    pub(crate) fn start_with(name: &str, builder: TestNodeBuilder, sections: &str) -> Self {
         let sweeper = Sweeper::start(&format!("e2e-{name}"));
         let traces = Traces::before(sweeper.cgroup());
         let config = format!("[cells]\ncgroup = {:?}\n{sections}", sweeper.cgroup());
@@ -39,7 +39,7 @@ impl CellNode {
     }
 
     /// Kills the daemon, lets something happen, and starts it as `again` says.
-    pub(super) fn crash(
+    pub(crate) fn crash(
         mut self,
         meanwhile: impl FnOnce(&TestNode),
         again: impl FnOnce(TestNode) -> TestNode,
@@ -49,7 +49,7 @@ impl CellNode {
         self.with_node(again)
     }
 
-    pub(super) fn with_node(self, start: impl FnOnce(TestNode) -> TestNode) -> Self {
+    pub(crate) fn with_node(self, start: impl FnOnce(TestNode) -> TestNode) -> Self {
         Self {
             node: start(self.node),
             ..self
@@ -60,15 +60,15 @@ impl CellNode {
         &self.traces
     }
 
-    pub(super) async fn client(&self) -> CellClient {
+    pub(crate) async fn client(&self) -> CellClient {
         CellClient::new(&self.node.connect_locally().await)
     }
 
-    pub(super) async fn cells(&self) -> CellServiceClient<Channel> {
+    pub(crate) async fn cells(&self) -> CellServiceClient<Channel> {
         self.client().await.cells
     }
 
-    pub(super) async fn allocate(&self, name: &str, share: &[Namespace]) {
+    pub(crate) async fn allocate(&self, name: &str, share: &[Namespace]) {
         let cell = Cell {
             name: name.to_owned(),
             share: share.iter().map(|shared| (*shared).into()).collect(),
@@ -77,17 +77,17 @@ impl CellNode {
         self.client().await.allocate_as(cell).await.unwrap();
     }
 
-    pub(super) async fn start_in(&self, cell: &str, name: &str, command: &str) -> i32 {
+    pub(crate) async fn start_in(&self, cell: &str, name: &str, command: &str) -> i32 {
         let mut client = self.client().await;
         client.start(cell, name, command).await.unwrap()
     }
 
-    pub(super) async fn list(&self) -> Vec<CellStatus> {
+    pub(crate) async fn list(&self) -> Vec<CellStatus> {
         self.client().await.list().await.unwrap()
     }
 
     /// The shim of an outermost cell.
-    pub(super) async fn shim_pid(&self, cell: &str) -> Pid {
+    pub(crate) async fn shim_pid(&self, cell: &str) -> Pid {
         let cells = self.list().await;
         let is_named = |status: &&CellStatus| status.cell.as_ref().unwrap().name == cell;
         let status = cells.iter().find(is_named).unwrap();
@@ -95,7 +95,7 @@ impl CellNode {
     }
 
     /// An executable of a cell, nested or not.
-    pub(super) async fn executable(&self, cell: &str, name: &str) -> ExecutableStatus {
+    pub(crate) async fn executable(&self, cell: &str, name: &str) -> ExecutableStatus {
         let mut cells = self.list().await;
         let status = loop {
             let status = cells.pop().unwrap_or_else(|| panic!("no cell {cell}"));
@@ -110,7 +110,7 @@ impl CellNode {
     }
 
     /// The lines of a process, once it has exited and all of them are there.
-    pub(super) async fn output(&self, pid: i32, channel: i32) -> Vec<LogItem> {
+    pub(crate) async fn output(&self, pid: i32, channel: i32) -> Vec<LogItem> {
         let mut stream = self.client().await.output(pid, channel).await.unwrap();
         let mut items = Vec::new();
         while let Some(item) = soon("all output", stream.message()).await.unwrap() {
@@ -120,7 +120,7 @@ impl CellNode {
     }
 
     /// Follows the log of an executable from its beginning until it contains this line.
-    pub(super) async fn follow_until(&self, log: &str, line: &str) -> String {
+    pub(crate) async fn follow_until(&self, log: &str, line: &str) -> String {
         let stream = self.client().await.log(log, true).await;
         let mut stream = stream.unwrap();
         let mut text = String::new();
@@ -135,7 +135,7 @@ impl CellNode {
     }
 
     /// Frees every cell, and asserts that nothing of them is left on the machine.
-    pub(super) async fn finish(self) {
+    pub(crate) async fn finish(self) {
         let mut client = self.client().await;
         for status in self.list().await {
             client.free(&status.cell.unwrap().name).await.unwrap();

@@ -11,10 +11,10 @@ use mainstay_testkit::{TestNode, binary, soon};
 
 use super::cell_node::CellNode;
 
-pub(super) const COUNTER: &str = "sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done'";
+pub(crate) const COUNTER: &str = "sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done'";
 
 /// The messages of the events published about a service, in order.
-pub(super) async fn published(node: &TestNode, service: &str) -> Vec<String> {
+pub(crate) async fn published(node: &TestNode, service: &str) -> Vec<String> {
     let mut client = MachineServiceClient::new(node.connect_locally().await);
     let request = EventsRequest {
         tail_events: -1,
@@ -37,7 +37,7 @@ pub(super) async fn published(node: &TestNode, service: &str) -> Vec<String> {
 }
 
 /// Asserts that the lines are the numbers from 1 on.
-pub(super) fn assert_counted(text: &str) {
+pub(crate) fn assert_counted(text: &str) {
     for (line, number) in text.lines().zip(1..) {
         assert_eq!(
             line,
@@ -48,7 +48,7 @@ pub(super) fn assert_counted(text: &str) {
 }
 
 /// A command that creates a FIFO and exits with this code once a line is written to it.
-pub(super) fn waits_for(pipe: &Path, code: i32) -> String {
+pub(crate) fn waits_for(pipe: &Path, code: i32) -> String {
     format!(
         "sh -c 'mkfifo {0}; echo ready; read word <{0}; echo $word; exit {code}'",
         pipe.display()

@@ -12,8 +12,9 @@ use mainstay_client::format::parse_duration;
 
 use crate::commands::{
     cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
-    health, interfaces, logs, ls, man, netstat, pcap, pki, ps, reboot, reset, restart, routes, run,
-    serve, service, services, shutdown, stats, support, time, top, upgrade_image, version,
+    health, interfaces, logs, ls, man, netstat, pcap, pki, ps, reboot, reset, restart, rollback,
+    routes, run, serve, service, services, shutdown, slots, stats, support, time, top, upgrade,
+    upgrade_image, version,
 };
 use crate::environment;
 use crate::failure::Exit;
@@ -212,6 +213,9 @@ pub enum Command {
     #[command(subcommand)]
     Pki(pki::Pki),
     Support(support::Support),
+    Upgrade(upgrade::Upgrade),
+    Rollback(rollback::Rollback),
+    Slots(slots::Slots),
     #[command(subcommand)]
     UpgradeImage(upgrade_image::UpgradeImage),
     Completion(completion::Completion),

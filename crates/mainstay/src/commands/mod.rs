@@ -25,6 +25,7 @@ pub mod ps;
 pub mod reboot;
 pub mod reset;
 pub mod restart;
+pub mod rollback;
 pub mod routes;
 pub mod run;
 mod sequence;
@@ -32,12 +33,15 @@ pub mod serve;
 pub mod service;
 pub mod services;
 pub mod shutdown;
+pub mod slots;
 pub mod stats;
 mod streams;
 pub mod support;
 pub mod time;
 pub mod top;
+pub mod upgrade;
 pub mod upgrade_image;
+mod upload;
 pub mod version;
 
 use crate::cli::{Cli, Command, Global};
@@ -81,6 +85,9 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Config(config) => config.run(&global),
         Command::Pki(pki) => pki.run(&global),
         Command::Support(support) => block_on(support.run(&global)),
+        Command::Upgrade(upgrade) => block_on(upgrade.run(&global)),
+        Command::Rollback(rollback) => block_on(rollback.run(&global)),
+        Command::Slots(slots) => block_on(slots.run(&global)),
         Command::UpgradeImage(image) => image.run(&global),
         Command::Completion(completion) => completion.run(),
         Command::Man(man) => man.run(),

@@ -41,13 +41,14 @@ impl Reboot {
             done: "rebooted",
             returns: true,
             replaces_identity: false,
+            start_timeout: None,
             wait: &self.wait,
         };
         sequence
-            .run(global, &client, |mut machine, request| {
+            .run(global, &client, |client, request| {
                 let request = request.map(|()| RebootRequest { mode: mode.into() });
                 async move {
-                    let mut answer = machine.reboot(request).await?.into_inner();
+                    let mut answer = client.machine().reboot(request).await?.into_inner();
                     Ok(answer.messages.pop().unwrap_or_default().actor_id)
                 }
             })

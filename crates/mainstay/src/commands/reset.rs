@@ -89,13 +89,14 @@ impl Reset {
             done: "reset",
             returns: self.reboot,
             replaces_identity: wipes_identity && self.reboot,
+            start_timeout: None,
             wait: &self.wait,
         };
         sequence
-            .run(global, &client, |mut machine, request| {
+            .run(global, &client, |client, request| {
                 let request = request.map(|()| self.request(false));
                 async move {
-                    let mut answer = machine.reset(request).await?.into_inner();
+                    let mut answer = client.machine().reset(request).await?.into_inner();
                     Ok(answer.messages.pop().unwrap_or_default().actor_id)
                 }
             })

@@ -35,13 +35,14 @@ impl Shutdown {
             done: "shut down",
             returns: false,
             replaces_identity: false,
+            start_timeout: None,
             wait: &self.wait,
         };
         sequence
-            .run(global, &client, |mut machine, request| {
+            .run(global, &client, |client, request| {
                 let request = request.map(|()| ShutdownRequest { force });
                 async move {
-                    let mut answer = machine.shutdown(request).await?.into_inner();
+                    let mut answer = client.machine().shutdown(request).await?.into_inner();
                     Ok(answer.messages.pop().unwrap_or_default().actor_id)
                 }
             })

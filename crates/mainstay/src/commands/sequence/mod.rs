@@ -3,6 +3,7 @@
 mod progress;
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,7 +11,7 @@ use mainstay_client::format::parse_duration;
 use mainstay_client::sequence::{
     Awaited, NodeOutcome, SequenceEnd, await_serving, follow_sequence, roll,
 };
-use mainstay_client::{Client, Machine, Options, request_to_node};
+use mainstay_client::{Client, Options, request_to_node};
 use serde_json::json;
 use tokio::time::Instant;
 use tonic::{Request, Status};
@@ -47,6 +48,8 @@ pub struct Sequence<'a> {
     pub returns: bool,
     /// Whether the node may have another CA afterwards.
     pub replaces_identity: bool,
+    /// Bounds the call that starts it; the timeout of an answer by default.
+    pub start_timeout: Option<Duration>,
     pub wait: &'a WaitOptions,
 }
 
@@ -58,12 +61,13 @@ struct Report {
 }
 
 impl Sequence<'_> {
-    /// Runs the sequence on every node in turn. `start` makes the call and returns the actor id.
+    /// Runs the sequence on every node in turn. `start` makes the call, over a
+    /// connection of its own, and returns the actor id.
     pub async fn run<F>(
         &self,
         global: &Global,
         client: &Connection,
-        start: impl Fn(Machine, Request<()>) -> F,
+        start: impl Fn(Arc<Client>, Request<()>) -> F,
     ) -> Outcome
     where
         F: Future<Output = Result<String, Status>>,
@@ -100,7 +104,7 @@ impl Sequence<'_> {
         client: &Connection,
         options: &Options,
         node: Option<String>,
-        start: &impl Fn(Machine, Request<()>) -> F,
+        start: &impl Fn(Arc<Client>, Request<()>) -> F,
         progress: &Progress,
     ) -> Outcome<Report>
     where
@@ -108,10 +112,11 @@ impl Sequence<'_> {
     {
         let name = node.clone().unwrap_or_else(|| client.node_name(None));
         let asked = Instant::now();
-        // A connection of its own: the reboot of the node before may have ended the first one.
-        let own = Client::connect(options, |_| {}).await?;
-        let call = start(own.machine(), request_to_node(node.as_deref(), ()));
-        let actor_id = own.within(call).await?;
+        // A connection of its own: the sequence of the node before may have ended the first one.
+        let own = Arc::new(Client::connect(options, |_| {}).await?);
+        let call = start(Arc::clone(&own), request_to_node(node.as_deref(), ()));
+        let timeout = self.start_timeout.unwrap_or_default();
+        let actor_id = own.within_timeout(timeout, call).await?;
         if self.wait.no_wait {
             let text = format!("{} started (actor {actor_id})", self.name);
             return Ok(Report {

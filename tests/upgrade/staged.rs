@@ -1,0 +1,59 @@
+//! Switches at the next start of the node.
+
+use mainstay_testkit::TestNode;
+
+use super::builds::{NEXT, OWN, TestImage};
+use super::upgrade_node::{assert_runs, end_of, running_version, slots, start, upgrade};
+
+async fn stage(node: &TestNode, image: &TestImage) {
+    let actor = start(node, image.path(), |request| request.stage = true).await;
+    end_of(node, &actor.unwrap()).await.unwrap();
+    assert_eq!(running_version(node).await, OWN);
+    let slots = slots(node).await;
+    assert!(slots.staged && slots.trial == "B", "{slots:?}");
+}
+
+#[tokio::test]
+async fn a_staged_version_is_switched_to_at_the_next_start() {
+    let node = TestNode::start();
+    stage(&node, &TestImage::broken("exit")).await;
+    // A later one replaces it.
+    stage(&node, &TestImage::next()).await;
+    let node = node.restart();
+    node.wait_for_log("upgrade from 0.1.0 to 0.2.0-next confirmed");
+    assert_runs(&node, NEXT, "B").await;
+}
+
+#[tokio::test]
+async fn a_staged_version_that_fails_is_reported() {
+    let node = TestNode::start();
+    stage(&node, &TestImage::broken("exit")).await;
+    let node = node.restart();
+    node.wait_for_log("upgrade to 6.6.6 failed, 0.1.0 runs again: the new version ended");
+    assert_runs(&node, OWN, "A").await;
+}
+
+/// The binary that the package manager has installed after an upgrade is what the operator wants.
+#[tokio::test]
+async fn an_installed_binary_that_was_replaced_becomes_the_current_slot() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let installed = dir.path().join("mainstay");
+    std::fs::copy(mainstay_testkit::binary(), &installed).unwrap();
+    let node = TestNode::builder().program(&installed).start();
+    upgrade(&node, TestImage::next().path()).await.unwrap();
+    assert_runs(&node, NEXT, "B").await;
+    // Untouched, it starts the slot.
+    let node = node.restart();
+    assert_runs(&node, NEXT, "B").await;
+    let node = node.into_builder();
+    std::fs::remove_file(&installed).unwrap();
+    std::fs::copy(super::builds::version("0.3.0-deb", 1), &installed).unwrap();
+    let node = node.start();
+    assert_runs(&node, "0.3.0-deb", "A").await;
+    let node = node.restart();
+    assert_runs(&node, "0.3.0-deb", "A").await;
+    super::upgrade_node::roll_back(&node).await.unwrap();
+    assert_runs(&node, NEXT, "B").await;
+    let node = node.restart();
+    assert_runs(&node, NEXT, "B").await;
+}
