@@ -23,10 +23,27 @@ const PRIVATE_MODE: u32 = 0o600;
 /// untouched and the temporary file is removed. An error of the last fsync means that the new
 /// contents are in place but may be lost with power.
 pub fn write_durable(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    write_durable_for(path, bytes, mode, None)
+}
+
+/// Replaces a file as [`write_durable`] does and gives it this owner and group, as UID and GID.
+/// Without the permission to do so nothing is replaced.
+pub fn write_durable_for(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> io::Result<()> {
     let directory = directory_of(path)?;
     let (temporary, mut file) = create_unique(path, directory)?;
+    let own = |file: &File| match owner {
+        Some((uid, gid)) => std::os::unix::fs::fchown(file, Some(uid), Some(gid)),
+        None => Ok(()),
+    };
     let written = file
         .write_all(bytes)
+        // Before the mode: a change of the owner clears the set-user-ID bits.
+        .and_then(|()| own(&file))
         .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
         .and_then(|()| file.sync_all());
     drop(file);

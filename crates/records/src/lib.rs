@@ -13,7 +13,7 @@ mod error;
 mod json;
 mod temporary;
 
-pub use atomic::{sync_directory, write_durable, write_runtime};
+pub use atomic::{sync_directory, write_durable, write_durable_for, write_runtime};
 pub use error::RecordError;
 pub use json::{UNVERSIONED, decode, encode, read};
 pub use temporary::{is_temporary, is_temporary_of, remove_temporaries_of, runtime_temporary_path};
