@@ -17,6 +17,7 @@ mod cli_output;
 mod command_line;
 mod compatibility;
 mod completion;
+mod configuration;
 mod containers;
 mod copies;
 mod daemon;

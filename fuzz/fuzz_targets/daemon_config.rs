@@ -1,9 +1,10 @@
 //! The daemon's configuration: an error names a line of the file, and an accepted configuration
-//! contains only valid values.
+//! contains only valid values. The list of all errors agrees with the first one, and removing the
+//! secrets of a text leaves a text of the same keys.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mainstay_daemon::config::{CertificateName, Settings};
+use mainstay_daemon::config::{CertificateName, Settings, check, redacted_texts};
 use mainstay_daemon::{Config, ConfigError, Overrides};
 use mainstay_fuzz::Scratch;
 
@@ -11,6 +12,16 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
+    let checked = check(text);
+    assert_eq!(checked.is_ok(), Settings::parse(text).is_ok());
+    for problem in checked.err().into_iter().flatten() {
+        assert!((1..=text.split('\n').count()).contains(&problem.line));
+    }
+    if let Ok(table) = text.parse::<toml::Table>() {
+        let shown = redacted_texts(text, text).1.expect("a text that parses");
+        let shown: toml::Table = shown.parse().expect("still TOML");
+        assert!(shown.keys().eq(table.keys()));
+    }
     let scratch = Scratch::fresh();
     let overrides = Overrides {
         config: Some(scratch.write("config.toml", data)),

@@ -60,6 +60,7 @@ macro_rules! enclosed {
 }
 
 enclosed! {
+    machine::ApplyConfiguration => machine::ApplyConfigurationResponse,
     machine::Bootstrap => machine::BootstrapResponse,
     machine::CpUsFreqStats => machine::CpuFreqStatsResponse,
     machine::CpUsInfo => machine::CpuInfoResponse,

@@ -4,6 +4,7 @@
 mod actor_tag;
 mod call;
 pub mod config;
+mod configuration;
 mod connection;
 mod engines;
 pub mod handover;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mainstay_node::mounts::SpaceSurvey;
 
 use crate::config::RunningConfig;
+use crate::configuration::Changes;
 use crate::engines::Engines;
 use crate::workloads::Workloads;
 
@@ -26,8 +27,9 @@ pub struct Build {
 pub struct Node {
     pub build: Build,
     pub state: PathBuf,
-    pub config_file: Option<PathBuf>,
     pub config: RunningConfig,
+    /// Changes of the configuration.
+    pub changes: Changes,
     pub space: SpaceSurvey,
     pub engines: Engines,
     /// Everything that runs on the node, whichever engine runs it.

@@ -19,6 +19,8 @@ pub struct Requester {
     pub role: Option<Role>,
     /// The caller, for people.
     pub who: Arc<str>,
+    /// The serial number of the caller's certificate.
+    pub serial: Option<Arc<str>>,
 }
 
 impl Requester {
@@ -30,11 +32,16 @@ impl Requester {
             client.clone()
         };
         let local = matches!(caller.via, Via::LocalUser { .. });
+        let serial = match &caller.via {
+            Via::Certificate { serial, .. } => Some(serial.as_str().into()),
+            _ => None,
+        };
         Self {
             client,
             privileged: local || caller.role == Some(Role::Admin),
             role: caller.role,
             who: caller.to_string().into(),
+            serial,
         }
     }
 
@@ -46,6 +53,7 @@ impl Requester {
             privileged: true,
             role: None,
             who: "mainstay".into(),
+            serial: None,
         };
         CURRENT.try_with(Self::clone).unwrap_or_else(|_| own())
     }
@@ -72,6 +80,7 @@ mod tests {
             privileged: false,
             role: Some(Role::Reader),
             who: "reader".into(),
+            serial: None,
         };
         // As the body of an answer, which is polled outside the call's own future.
         let mut body = Box::pin(async { Requester::current() });

@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::call::Gate;
 use crate::config::{Config, Overrides, RunningConfig};
+use crate::configuration::{self, Changes};
 use crate::engines::identity::Renewal;
 use crate::engines::lifecycle::reset::{self, WipeError, Wiped};
 use crate::engines::{BuildError, Engines, Startup};
@@ -118,8 +119,6 @@ enum Stopped {
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Daemon {
-    config: Config,
-    overrides: Overrides,
     node: Arc<Node>,
     health: Health,
     server: Server,
@@ -144,8 +143,8 @@ impl Daemon {
         let node = Arc::new(Node {
             build,
             state: state.path().to_owned(),
-            config_file: config.file.clone(),
             config: RunningConfig::new(&config),
+            changes: Changes::new(overrides),
             space: SpaceSurvey::default(),
             workloads: Workloads::new(&engines),
             engines,
@@ -162,8 +161,6 @@ impl Daemon {
         let listen = node.engines.listeners.listen;
         info!(%listen, "serving");
         let daemon = Self {
-            config,
-            overrides,
             node,
             health,
             server,
@@ -234,12 +231,13 @@ impl Daemon {
         }
     }
 
-    async fn run(mut self, mut signals: Signals, mut ends: Ends) -> Ended {
+    async fn run(self, mut signals: Signals, mut ends: Ends) -> Ended {
         loop {
             let end = tokio::select! {
                 signalled = signals.next() => match signalled {
                     Signalled::Reload => {
-                        self.reload();
+                        // A stop must not wait for a slow disk.
+                        tokio::spawn(configuration::reload(Arc::clone(&self.node)));
                         continue;
                     }
                     Signalled::Stop(signal) => {
@@ -279,28 +277,6 @@ impl Daemon {
         }
     }
 
-    /// Applies what can change while running. A file that is not valid changes nothing.
-    fn reload(&mut self) {
-        notify_change(NotifyState::Reloading);
-        match Config::load(&self.overrides) {
-            Ok(new) => {
-                for key in self.config.restart_needed(&new) {
-                    warn!(key, "configuration key changed; takes effect on restart");
-                }
-                self.node.engines.reload(&self.config, &new);
-                self.node.config.replace(&new);
-                self.config = new;
-                info!("configuration reloaded");
-                self.publish(Action::Running, "configuration reloaded");
-            }
-            Err(why) => error!(
-                error = chain(&why),
-                "cannot reload the configuration; the previous one stays in force"
-            ),
-        }
-        notify(&[NotifyState::Ready]);
-    }
-
     /// Refuses new calls, lets running ones finish, then stops the engines.
     async fn stop(self, reason: &str, state: NotifyState<'_>, signals: &mut Signals) -> Stopped {
         info!(reason, "stopping");
@@ -309,7 +285,7 @@ impl Daemon {
         self.publish(Action::Stopping, &format!("stopping on {reason}"));
         let mut stopped = Stopped::Drained;
         self.health.set_serving(false).await;
-        let stop_timeout = self.config.settings.stop_timeout.0;
+        let stop_timeout = self.node.config.current().settings.stop_timeout.0;
         tokio::select! {
             drained = tokio::time::timeout(stop_timeout, self.server.drain()) => {
                 if drained.is_err() {

@@ -70,6 +70,7 @@ pub const RULES: &[Rule] = &[
     reads("/grpc.health.v1.Health/Watch"),
     reads("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
     reads("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
+    administers("/machine.MachineService/ApplyConfiguration"),
     administers("/machine.MachineService/Bootstrap"),
     reads("/machine.MachineService/CPUFreqStats"),
     reads("/machine.MachineService/CPUInfo"),

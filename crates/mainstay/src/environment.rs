@@ -8,10 +8,15 @@ pub const STATE: &str = "MAINSTAY_STATE";
 /// Shell for which a completion script asks; not for people.
 pub const COMPLETE: &str = "MAINSTAY_COMPLETE";
 
+const VISUAL: &str = "VISUAL";
+const EDITOR: &str = "EDITOR";
+
 /// Every variable that the client commands read; `docs/cli.md` describes them.
 #[cfg(test)]
-pub const VARIABLES: [&str; 10] = [
+pub const VARIABLES: [&str; 12] = [
     COMPLETE,
+    VISUAL,
+    EDITOR,
     CONFIG,
     CONTEXT,
     STATE,
@@ -31,4 +36,10 @@ pub fn local_state() -> Option<PathBuf> {
         Some(state) => Some(PathBuf::from(state)),
         None => mainstay_daemon::config::default_state().ok(),
     }
+}
+
+/// Returns the command line of the user's editor.
+pub fn editor() -> String {
+    let set = |name| std::env::var(name).ok().filter(|it| !it.trim().is_empty());
+    (set(VISUAL).or_else(|| set(EDITOR))).unwrap_or_else(|| "vi".to_owned())
 }

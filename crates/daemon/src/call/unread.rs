@@ -157,6 +157,8 @@ mod tests {
             client: Client::Certificate(name.into()),
             privileged,
             role: None,
+            who: "test".into(),
+            serial: None,
         };
         let mut response = Response::new(Body::new(Full::new(Bytes::from(vec![0; bytes]))));
         unread.encode(method, &requester, &mut response).await

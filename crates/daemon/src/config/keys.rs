@@ -38,6 +38,34 @@ impl Config {
     }
 }
 
+/// Returns the paths of the keys whose values differ, in the order of the settings.
+pub(crate) fn changed_keys(old: &Settings, new: &Settings) -> Vec<String> {
+    let mut changed = Vec::new();
+    compare("", &as_value(old), &as_value(new), &mut changed);
+    changed
+}
+
+fn compare(path: &str, old: &Value, new: &Value, changed: &mut Vec<String>) {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        if old != new {
+            changed.push(path.to_owned());
+        }
+        return;
+    };
+    let prefix = match path {
+        "" => String::new(),
+        path => format!("{path}."),
+    };
+    let added = new.keys().filter(|name| !old.contains_key(*name));
+    for name in old.keys().chain(added) {
+        let path = format!("{prefix}{name}");
+        match (old.get(name), new.get(name)) {
+            (Some(before), Some(after)) => compare(&path, before, after, changed),
+            _ => changed.push(path),
+        }
+    }
+}
+
 fn all_restart_keys() -> impl Iterator<Item = &'static str> {
     std::iter::once("state").chain(restart_keys())
 }
@@ -104,6 +132,15 @@ mod tests {
         }
         let live = config("names = ['a']\n[log]\nlevel = 'debug'\n[peers]\na = 'b'");
         assert!(old.restart_needed(&live).is_empty());
+    }
+
+    #[test]
+    fn changed_keys_are_found_by_their_path() {
+        let old = "names = ['a']\n[peers]\nn1 = 'h1'\nn2 = 'h2'\n[log]\nlevel = 'info'";
+        let new = "names = ['b']\n[peers]\nn1 = 'h3'\nn4 = 'h4'\n[log]\nlevel = 'debug'";
+        let changed = changed_keys(&config(old).settings, &config(new).settings);
+        let wanted = ["names", "log.level", "peers.n1", "peers.n2", "peers.n4"];
+        assert_eq!(changed, wanted);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! Three sources, the later wins: built-in defaults, the TOML file, the command line. A wrong
 //! value is an error that names the file and the line; nothing is repaired silently.
 
+mod check;
 mod drop_ins;
 mod keys;
 mod peer;
 mod running;
+mod secrets;
 mod settings;
 mod values;
 
@@ -17,10 +19,13 @@ use mainstay_supervisor::graph::BadGraph;
 
 use crate::engines::services::BadService;
 
+pub use check::{Problem, check};
 pub use keys::Key;
+pub(crate) use keys::changed_keys;
 pub use peer::Peer;
 pub use running::RunningConfig;
-pub use settings::Settings;
+pub use secrets::redacted_texts;
+pub use settings::{MAX_FILE_BYTES, Settings};
 pub use values::{
     BadValue, ByteSize, CertificateName, CgroupName, ForwardingTargets, HiddenPath, LogLevel,
     MaxRole, PeerAddress, PeerName, Percent, PodsAddress, Serial, SocketPath, Span,
@@ -74,6 +79,26 @@ pub struct Overrides {
     pub stop_timeout: Option<Span>,
 }
 
+impl Overrides {
+    /// The keys whose value in the file has no effect, with the option that replaces it.
+    pub(crate) fn replaced_keys(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        [
+            ("state", "--state", self.state.is_some()),
+            ("listen", "--listen", self.listen.is_some()),
+            ("pods_listen", "--pods-listen", self.pods_listen.is_some()),
+            ("log.level", "--log-level", self.log_level.is_some()),
+            (
+                "stop_timeout",
+                "--stop-timeout",
+                self.stop_timeout.is_some(),
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, _, given)| *given)
+        .map(|(key, option, _)| (key, option))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The file it was read from, if any: SIGHUP reads it again.
@@ -91,11 +116,21 @@ impl Config {
             Some(path) => Some(path.clone()),
             None => default_file.exists().then(|| default_file.to_owned()),
         };
-        let mut settings = match &file {
+        let settings = match &file {
             Some(path) => Settings::read(path)?,
             None => Settings::default(),
         };
-        drop_ins::add(file.as_deref().unwrap_or(default_file), &mut settings)?;
+        Self::with_overrides(settings, file, overrides)
+    }
+
+    /// The configuration of a file with these settings, the command line applied.
+    pub(crate) fn with_overrides(
+        mut settings: Settings,
+        file: Option<PathBuf>,
+        overrides: &Overrides,
+    ) -> Result<Self, ConfigError> {
+        let beside = file.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+        drop_ins::add(beside, &mut settings)?;
         settings.apply(overrides);
         let state = match settings.state.clone() {
             Some(state) => state,

@@ -1,29 +1,20 @@
 //! The configuration of a running daemon, and its text without secrets.
 
-use arc_swap::ArcSwap;
-use serde_json::Value;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::Config;
-use super::keys::as_value;
+use super::keys::{as_value, changed_keys};
+use super::secrets::redact;
 
-/// Words in the name of a key that holds a secret.
-const SECRET_WORDS: [&str; 8] = [
-    "credential",
-    "credentials",
-    "key",
-    "passphrase",
-    "password",
-    "secret",
-    "secrets",
-    "token",
-];
-const REDACTED: &str = "(redacted)";
-
-/// The configuration as it was last read, and as it was at the start.
+/// The configuration in force, as it was at the start, and as the next start finds it.
 #[derive(Debug)]
 pub struct RunningConfig {
     started: Config,
     current: ArcSwap<Config>,
+    /// The configuration in the file, if it was written for the next start.
+    staged: ArcSwapOption<Config>,
 }
 
 impl RunningConfig {
@@ -31,17 +22,47 @@ impl RunningConfig {
         Self {
             started: config.clone(),
             current: ArcSwap::from_pointee(config.clone()),
+            staged: ArcSwapOption::empty(),
         }
     }
 
-    /// Remembers a configuration that was reloaded.
-    pub fn replace(&self, config: &Config) {
-        self.current.store(config.clone().into());
+    /// The configuration in force.
+    pub fn current(&self) -> Arc<Config> {
+        self.current.load_full()
+    }
+
+    /// Remembers a configuration that was put in force.
+    pub fn replace(&self, config: Config) {
+        self.current.store(config.into());
+    }
+
+    /// Remembers the configuration that only the next start reads; `None` if the file is in force.
+    pub fn stage(&self, config: Option<Config>) {
+        self.staged.store(config.map(Arc::new));
     }
 
     /// The keys that were changed since the start and take effect on restart.
-    pub fn pending_restart(&self) -> Vec<&'static str> {
-        self.started.restart_needed(&self.current.load())
+    pub fn pending_restart(&self) -> Vec<String> {
+        let current = self.current.load();
+        let mut keys: Vec<String> = (self.started.restart_needed(&current).into_iter())
+            .map(str::to_owned)
+            .collect();
+        if let Some(staged) = &*self.staged.load() {
+            for key in changed_keys(&current.settings, &staged.settings) {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        keys
+    }
+
+    /// The keys of `new` that have to wait for a restart and do not wait already.
+    pub fn restart_needed(&self, new: &Config) -> Vec<&'static str> {
+        let changed = self.current.load().restart_needed(new);
+        let mut needed = self.started.restart_needed(new);
+        needed.retain(|key| changed.contains(key));
+        needed
     }
 
     /// Every key with its value as TOML; the values of secret keys are replaced.
@@ -52,51 +73,10 @@ impl RunningConfig {
     }
 }
 
-/// Replaces secrets, and removes keys without a value, which TOML cannot write.
-fn redact(value: &mut Value) {
-    match value {
-        Value::Object(table) => {
-            table.retain(|_, value| !value.is_null());
-            for (name, value) in table {
-                if is_secret(name) {
-                    *value = REDACTED.into();
-                } else {
-                    redact(value);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(redact),
-        _ => {}
-    }
-}
-
-fn is_secret(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    lower
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .any(|word| SECRET_WORDS.contains(&word))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::config::Settings;
-
-    #[test]
-    fn secrets_are_replaced_wherever_they_are() {
-        let mut value = json!({
-            "api_token": "t", "a": [{"Private-Key": "k", "monkey": "m"}], "none": null,
-            "secret": {"inner": "s"}, "keep_events": 3,
-        });
-        redact(&mut value);
-        let wanted = json!({
-            "api_token": REDACTED, "a": [{"Private-Key": REDACTED, "monkey": "m"}],
-            "secret": REDACTED, "keep_events": 3,
-        });
-        assert_eq!(value, wanted);
-    }
 
     #[test]
     fn the_text_is_a_valid_configuration_file() {
@@ -110,8 +90,14 @@ mod tests {
         let written = running.to_toml().unwrap();
         assert_eq!(Settings::parse(&written).unwrap(), config(text).settings);
         assert!(running.pending_restart().is_empty());
-        running.replace(&config("listen = '127.0.0.1:1'"));
+        running.replace(config("listen = '127.0.0.1:1'"));
         assert_eq!(running.pending_restart(), ["listen"]);
         assert!(running.to_toml().unwrap().contains("127.0.0.1:1"));
+        // A change that waits already does not need another restart.
+        let further = config("listen = '127.0.0.1:1'\nstop_timeout = '1s'");
+        assert!(running.restart_needed(&further).is_empty());
+        assert!(running.restart_needed(&config(text)).is_empty());
+        running.stage(Some(further));
+        assert_eq!(running.pending_restart(), ["listen", "stop_timeout"]);
     }
 }

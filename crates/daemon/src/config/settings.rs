@@ -14,7 +14,7 @@ use super::{ConfigError, DEFAULT_LISTEN, Overrides};
 use crate::engines::{self, for_each_engine};
 
 /// Larger files are refused unread.
-const MAX_FILE_BYTES: u64 = 1 << 20;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Error messages quote at most this much of a line.
 const MAX_QUOTED_CHARS: usize = 200;
 

@@ -110,6 +110,8 @@ mod tests {
             client: Client::User(uid),
             privileged,
             role: None,
+            who: "test".into(),
+            serial: None,
         }
     }
 

@@ -13,6 +13,7 @@ use mainstay_slots::{ImageError, SlotsError};
 use mainstay_supervisor::ServiceError;
 use tonic::{Code, Status};
 
+use crate::configuration::ChangeError;
 use crate::engines::upgrade::ReceiveError;
 use crate::text::shown_path;
 use crate::workloads::WorkloadError;
@@ -168,6 +169,35 @@ pub fn of_slots(error: &SlotsError) -> Status {
         | Error::NoOtherSlot(_)
         | Error::OwnStamp => Code::FailedPrecondition,
         Error::Record(_) | Error::OwnBinary(_) => Code::Internal,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_changes(error: &ChangeError) -> Status {
+    use ChangeError as Error;
+    let code = match error {
+        Error::Empty
+        | Error::TooLarge { .. }
+        | Error::NotText { .. }
+        | Error::Invalid { .. }
+        | Error::Unusable { .. }
+        | Error::TrialTimeout { .. }
+        | Error::TimeoutWithoutTrial => Code::InvalidArgument,
+        Error::Busy => Code::Aborted,
+        Error::FileChanged { .. } | Error::NeedsRestart { .. } | Error::NotAFile { .. } => {
+            Code::FailedPrecondition
+        }
+        Error::NotRebooted(_) => Code::FailedPrecondition,
+        Error::Unreadable { source, .. }
+        | Error::Unwritable { source, .. }
+        | Error::NotKept { source, .. } => match source.kind() {
+            io::ErrorKind::StorageFull => Code::ResourceExhausted,
+            io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem => Code::FailedPrecondition,
+            _ => Code::Internal,
+        },
+        Error::Panicked => Code::Internal,
     };
     Status::new(code, chain(error))
 }

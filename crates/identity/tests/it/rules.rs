@@ -39,7 +39,7 @@ fn the_table_has_every_service() {
     // The machine service has 19 methods of its own and the six of the OS service.
     for (service, methods) in [
         ("os.OSService", 6),
-        ("machine.MachineService", 36),
+        ("machine.MachineService", 37),
         ("observe.Observe", 2),
         ("runtime.CellService", 6),
         ("aurae.cells.v0.CellService", 5),
@@ -58,7 +58,7 @@ fn the_table_has_every_service() {
     ] {
         assert_eq!(count(service), methods, "{service}");
     }
-    assert_eq!(RULES.len(), 85);
+    assert_eq!(RULES.len(), 86);
 }
 
 #[test]
@@ -118,6 +118,11 @@ fn roles_are_those_of_the_contract() {
         ("/machine.MachineService/Copy", Role::Admin, true),
         ("/machine.MachineService/Read", Role::Admin, true),
         ("/machine.MachineService/Kubeconfig", Role::Admin, true),
+        (
+            "/machine.MachineService/ApplyConfiguration",
+            Role::Admin,
+            true,
+        ),
         ("/machine.MachineService/Upgrade", Role::Admin, true),
         ("/runtime.CellService/Start", Role::Admin, true),
         ("/runtime.CellService/List", Role::Reader, false),

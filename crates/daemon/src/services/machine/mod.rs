@@ -1,5 +1,6 @@
 //! `machine.MachineService`: the node itself: version, logs, events, files, services, lifecycle.
 
+mod configuration;
 mod copy;
 mod disk_usage;
 mod events;
@@ -21,16 +22,16 @@ use mainstay_api::common::Data;
 use mainstay_api::envelope;
 use mainstay_api::machine::machine_service_server::MachineService;
 use mainstay_api::machine::{
-    BootstrapRequest, BootstrapResponse, CopyRequest, CpuFreqStatsResponse, CpuInfoResponse,
-    DiskStatsResponse, DiskUsageInfo, DiskUsageRequest, Event, EventsRequest, FeaturesInfo,
-    FileInfo, HostnameResponse, ListRequest, LoadAvgResponse, LogsContainersResponse, LogsRequest,
-    MountsResponse, NetstatRequest, NetstatResponse, NetworkDeviceStatsResponse,
-    PacketCaptureRequest, PlatformInfo, ReadRequest, RebootRequest, RebootResponse, RecoverRequest,
-    RecoverResponse, ResetRequest, ResetResponse, RollbackRequest, RollbackResponse,
-    ServiceListResponse, ServiceRestart, ServiceRestartRequest, ServiceRestartResponse,
-    ServiceStart, ServiceStartRequest, ServiceStartResponse, ServiceStop, ServiceStopRequest,
-    ServiceStopResponse, ShutdownRequest, ShutdownResponse, SystemStatResponse, UpgradeRequest,
-    UpgradeResponse, Version, VersionInfo, VersionResponse,
+    ApplyConfigurationRequest, ApplyConfigurationResponse, BootstrapRequest, BootstrapResponse,
+    CopyRequest, CpuFreqStatsResponse, CpuInfoResponse, DiskStatsResponse, DiskUsageInfo,
+    DiskUsageRequest, Event, EventsRequest, FeaturesInfo, FileInfo, HostnameResponse, ListRequest,
+    LoadAvgResponse, LogsContainersResponse, LogsRequest, MountsResponse, NetstatRequest,
+    NetstatResponse, NetworkDeviceStatsResponse, PacketCaptureRequest, PlatformInfo, ReadRequest,
+    RebootRequest, RebootResponse, RecoverRequest, RecoverResponse, ResetRequest, ResetResponse,
+    RollbackRequest, RollbackResponse, ServiceListResponse, ServiceRestart, ServiceRestartRequest,
+    ServiceRestartResponse, ServiceStart, ServiceStartRequest, ServiceStartResponse, ServiceStop,
+    ServiceStopRequest, ServiceStopResponse, ShutdownRequest, ShutdownResponse, SystemStatResponse,
+    UpgradeRequest, UpgradeResponse, Version, VersionInfo, VersionResponse,
 };
 use mainstay_api::os::{
     ContainersRequest, ContainersResponse, DmesgRequest, MemoryResponse, ProcessesResponse,
@@ -331,5 +332,14 @@ impl MachineService for Machine {
         request: Request<PacketCaptureRequest>,
     ) -> Result<Response<Answers<Data>>, Status> {
         packet_capture::stream(request.into_inner()).map(Response::new)
+    }
+
+    async fn apply_configuration(
+        &self,
+        request: Request<ApplyConfigurationRequest>,
+    ) -> Result<Response<ApplyConfigurationResponse>, Status> {
+        configuration::apply(&self.node, request.into_inner())
+            .await
+            .map(|answer| Response::new(envelope(answer)))
     }
 }

@@ -5,6 +5,7 @@ mod slots;
 mod upload_image;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use mainstay_api::envelope;
 use mainstay_api::mainstay::node_service_server::NodeService;
@@ -14,6 +15,7 @@ use mainstay_api::mainstay::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::configuration::target;
 use crate::node::Node;
 
 #[derive(Debug)]
@@ -47,13 +49,15 @@ impl NodeService for NodeCalls {
         let toml = config.to_toml().map_err(|error| {
             Status::internal(format!("cannot write the configuration as TOML: {error}"))
         })?;
-        let file = self.node.config_file.as_ref();
-        let pending = config.pending_restart().into_iter();
+        let current = config.current();
+        let file = current.file.as_ref();
         Ok(Response::new(envelope(Configuration {
             metadata: None,
             file: file.map_or_else(String::new, |file| file.display().to_string()),
             toml,
-            pending_restart: pending.map(str::to_owned).collect(),
+            pending_restart: config.pending_restart(),
+            reverts_at: (self.node.changes.trials.ends()).map(|at| SystemTime::from(at).into()),
+            writes: target(&current).display().to_string(),
         })))
     }
 

@@ -43,10 +43,7 @@ impl public_api_server::PublicApi for PublicApi {
         let flags = GlobalFlags {
             dir: self.node.state.display().to_string(),
             system_config_dir: "/etc/mainstay".to_owned(),
-            local_config_dir: self
-                .node
-                .config_file
-                .as_deref()
+            local_config_dir: (self.node.config.current().file.as_deref())
                 .and_then(|file| file.parent())
                 .map(|dir| dir.display().to_string())
                 .unwrap_or_default(),

@@ -1,4 +1,6 @@
-//! `mainstay config`: contexts of the client configuration.
+//! `mainstay config`: contexts of the client configuration, and the configuration of nodes.
+
+mod node;
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +14,14 @@ use crate::output;
 use mainstay_client::format::{Table, counted};
 use mainstay_client::{chain, config_path, load_config, user_config_path};
 
-/// Manage the contexts of the client configuration
+/// Manage the contexts of the client configuration, and the configuration of nodes
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  \
     mainstay config merge client.yaml        add the contexts of another file\n  \
     mainstay config list\n  \
     mainstay config use node1\n  \
-    mainstay config info")]
+    mainstay config info\n  \
+    mainstay config node show                configuration of a node")]
 pub enum Config {
     /// List the contexts
     #[command(
@@ -83,12 +86,15 @@ pub enum Config {
         /// Name of the context
         name: String,
     },
+    #[command(subcommand)]
+    Node(node::Node),
 }
 
 impl Config {
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::List => list(global),
+            Self::Node(node) => super::block_on(node.run(global)),
             Self::Info { name } => info(global, name.as_deref().or(global.context.as_deref())),
             Self::Use { name } => change(global, |config| {
                 config.use_context(&name)?;

@@ -20,6 +20,12 @@ impl Interrupts {
         })
     }
 
+    /// Waits for SIGTERM only, where SIGINT is meant for a program on the same terminal.
+    pub(in crate::commands) async fn term(&mut self) -> Failure {
+        self.term.recv().await;
+        Failure::new(Exit::Terminated, "terminated")
+    }
+
     pub(in crate::commands) async fn next(&mut self) -> Failure {
         tokio::select! {
             _ = self.int.recv() => Failure::new(Exit::Interrupted, "interrupted"),
