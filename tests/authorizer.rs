@@ -97,7 +97,6 @@ async fn an_unserved_rpc_is_unimplemented() {
         "/machine.MachineService/Bootstrap",
         "/machine.MachineService/Kubeconfig",
         "/machine.MachineService/Recover",
-        "/machine.MachineService/ServiceList",
         "/v1alpha.PublicAPI/ListPods",
     ] {
         let status = call(channel.clone(), path).await.unwrap_err();

@@ -46,7 +46,7 @@ async fn every_call_is_logged_with_identity_address_and_status() {
         .unwrap()
         .into_inner();
     client.version(()).await.unwrap();
-    client.reboot(RebootRequest::default()).await.unwrap_err();
+    client.reboot(INVALID_REBOOT).await.unwrap_err();
     let mut text = String::new();
     soon("both lines", async {
         while !(text.contains("/Version") && text.contains("/Reboot")) {
@@ -353,7 +353,7 @@ async fn a_snapshot_contains_every_call_that_ended_before() {
     for round in 1..=20 {
         client.version(()).await.unwrap();
         client.hostname(()).await.unwrap();
-        client.reboot(RebootRequest::default()).await.unwrap_err();
+        client.reboot(INVALID_REBOOT).await.unwrap_err();
         let text = read(&node, of("mainstay")).await.unwrap();
         for method in ["/Version", "/Hostname", "/Reboot"] {
             assert_eq!(calls(&text, method), round, "{text}");
@@ -376,7 +376,7 @@ async fn following_without_a_tail_shows_only_what_comes_after() {
         };
         let mut lines = client.logs(follow).await.unwrap().into_inner();
         // Never folded, so that a line comes at once.
-        client.reboot(RebootRequest::default()).await.unwrap_err();
+        client.reboot(INVALID_REBOOT).await.unwrap_err();
         let data = soon("a line", lines.message()).await.unwrap().unwrap();
         let text = String::from_utf8(data.bytes.to_vec()).unwrap();
         assert!(!text.contains("/Version"), "{text}");

@@ -29,7 +29,7 @@ fn a_removed_comment_is_detected() {
     for (path, name) in [
         (vec![MESSAGES, 0], "machine.Reboot"),
         (
-            vec![MESSAGES, 5, NESTED_ENUMS, 0],
+            vec![MESSAGES, 6, NESTED_ENUMS, 0],
             "machine.SequenceEvent.Action",
         ),
         (vec![SERVICES, 0], "machine.MachineService"),
