@@ -13,7 +13,7 @@ pub(super) const NEXT: &str = "0.2.0-next";
 
 /// An image in a directory that goes with it.
 pub(super) struct TestImage {
-    pub(super) dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     pub(super) path: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl TestImage {
         writer
             .write(File::create(&path).unwrap(), dir.path())
             .unwrap();
-        Self { dir, path }
+        Self { _dir: dir, path }
     }
 
     /// The next version.

@@ -3,6 +3,7 @@
 
 mod broken;
 mod builds;
+mod command_line;
 mod images;
 mod interrupted;
 mod staged;

@@ -20,7 +20,7 @@ async fn a_staged_version_is_switched_to_at_the_next_start() {
     // A later one replaces it.
     stage(&node, &TestImage::next()).await;
     let node = node.restart();
-    node.wait_for_log("upgrade from 0.1.0 to 0.2.0-next confirmed");
+    node.wait_for_log("new version confirmed kind=upgrade from=\"0.1.0\" to=\"0.2.0-next\"");
     assert_runs(&node, NEXT, "B").await;
 }
 
@@ -29,7 +29,12 @@ async fn a_staged_version_that_fails_is_reported() {
     let node = TestNode::start();
     stage(&node, &TestImage::broken("exit")).await;
     let node = node.restart();
-    node.wait_for_log("upgrade to 6.6.6 failed, 0.1.0 runs again: the new version ended");
+    node.wait_for_log("new version failed; the node has returned kind=upgrade");
+    let last = slots(&node).await.last.unwrap();
+    assert_eq!(
+        (last.kept, last.reason.as_str()),
+        (false, "the new version ended (exit code 3)")
+    );
     assert_runs(&node, OWN, "A").await;
 }
 

@@ -41,7 +41,7 @@ async fn a_node_is_upgraded_and_rolled_back_and_keeps_its_process_and_addresses(
     let mut machine = MachineServiceClient::new(node.connect().await);
     machine.version(()).await.unwrap();
     assert_eq!((node.pid(), node.listen()), before);
-    node.wait_for_log("rollback from 0.1.0 to 0.2.0-next confirmed");
+    node.wait_for_log("new version confirmed kind=rollback from=\"0.1.0\" to=\"0.2.0-next\"");
     assert!(node.stop().success());
 
     // The installed binary starts the slot that is current.

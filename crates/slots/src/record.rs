@@ -119,6 +119,10 @@ pub struct Trial {
     pub staged: bool,
     /// The time within which the daemon must be healthy.
     pub deadline_seconds: u64,
+    /// The process that has verified the binary when it recorded the trial. If the same process
+    /// executes the trial, it does so a moment later, and the API waits for it.
+    #[serde(default)]
+    pub verified_by: String,
 }
 
 /// The result of a trial.

@@ -14,9 +14,9 @@ use std::process::Command;
 use mainstay_error_chain::chain;
 
 use crate::guard::{self, Ended};
-use crate::store::identity;
+use crate::store::{identity, own_process};
 use crate::sys;
-use crate::{Content, Digest, Outcome, SlotName, SlotRecord, Slots, Trial, TrialChannel};
+use crate::{Digest, Outcome, SlotName, SlotRecord, Slots, Trial, TrialChannel};
 
 /// Names the slot that a process was started from, so that it does not start it again.
 const SLOT_VARIABLE: &str = "MAINSTAY_SLOT";
@@ -162,9 +162,12 @@ fn run_trial(slots: &Slots, record: &mut SlotRecord, trial: &Trial) -> Step {
         trial.tries_left -= 1;
     }
     let counted = slots.write(record);
-    let verified = (record.content(trial.slot))
-        .ok_or_else(|| format!("slot {} is empty", trial.slot))
-        .and_then(|content: &Content| slots.verify(trial.slot, content));
+    let is_verified = !trial.verified_by.is_empty() && trial.verified_by == own_process();
+    let verified = match record.content(trial.slot) {
+        None => Err(format!("slot {} is empty", trial.slot)),
+        Some(_) if is_verified => Ok(()),
+        Some(content) => slots.verify(trial.slot, content),
+    };
     let ended = match (counted, verified) {
         (Ok(()), Ok(())) => guard::run(&slots.binary(trial.slot), trial, |outcome| {
             end(slots, record, outcome).1
@@ -300,6 +303,7 @@ mod tests {
                 actor_id: String::new(),
                 staged: false,
                 deadline_seconds: 1,
+                verified_by: String::new(),
             }),
             last: None,
         }

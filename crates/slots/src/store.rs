@@ -439,6 +439,7 @@ fn trial(slot: SlotName, kind: SwitchKind, request: &Request) -> Trial {
         actor_id: request.actor_id.clone(),
         staged: request.staged,
         deadline_seconds: request.deadline_seconds,
+        verified_by: own_process(),
     }
 }
 
@@ -463,6 +464,24 @@ pub(crate) fn identity(path: &Path) -> io::Result<String> {
         it.ctime(),
         it.ctime_nsec()
     ))
+}
+
+/// This process, which stays the same when it executes another binary: boot, PID and start time.
+/// Empty if it cannot be read.
+pub(crate) fn own_process() -> String {
+    let read = || {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        // The 22nd field; the second, in parentheses, may contain spaces.
+        let started = stat
+            .rsplit(')')
+            .next()?
+            .split_whitespace()
+            .nth(19)?
+            .to_owned();
+        Some(format!("{} {} {started}", boot.trim(), std::process::id()))
+    };
+    read().unwrap_or_default()
 }
 
 fn make_directory(path: &Path) -> Result<(), SlotsError> {

@@ -15,6 +15,9 @@ use crate::output;
 
 /// Make and inspect upgrade images
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    mainstay upgrade-image build mainstay-0.2.0.tar\n  \
+    mainstay upgrade-image show mainstay-0.2.0.tar")]
 pub enum UpgradeImage {
     Build(Build),
     Show(Show),

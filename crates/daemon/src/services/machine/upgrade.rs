@@ -96,7 +96,9 @@ fn check_platform(node: &Node) -> Result<(), Status> {
 
 /// A sequence that runs refuses the next one; before an image is read in vain.
 fn check_idle(node: &Node) -> Result<(), Status> {
-    let Some(running) = node.engines.lifecycle.sequences.running() else {
+    // One that has published its end lets the next one start.
+    let running = node.engines.lifecycle.sequences.running();
+    let Some(running) = running.filter(|running| running.ended.is_none()) else {
         return Ok(());
     };
     Err(status::of_sequence(&StartError::Busy {
