@@ -2,6 +2,7 @@
 //! report as their version is what the stamp says; everything else is the same.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use mainstay_slots::{ImageWriter, SigningKey, Stamp};
@@ -76,11 +77,12 @@ pub(super) fn version(version: &str, state_format: u64) -> PathBuf {
     let new = stamp_bytes(version, &stamp.sha, state_format);
     let at = memchr::memmem::find(&program, &old).expect("the binary has its stamp");
     program[at..at + new.len()].copy_from_slice(&new);
-    let temporary = directory.join(format!("{version}.{}", std::process::id()));
-    fs::write(&temporary, program).unwrap();
+    // Tests run beside each other.
+    let mut temporary = tempfile::NamedTempFile::new_in(&directory).unwrap();
+    temporary.write_all(&program).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&temporary, mode).unwrap();
-    fs::rename(&temporary, &path).unwrap();
+    fs::set_permissions(temporary.path(), mode).unwrap();
+    temporary.persist(&path).unwrap();
     path
 }
 

@@ -3,7 +3,9 @@
 use mainstay_testkit::TestNode;
 
 use super::builds::{NEXT, OWN, TestImage};
-use super::upgrade_node::{assert_runs, end_of, running_version, slots, start, upgrade};
+use super::upgrade_node::{
+    assert_runs, end_of, running_version, slots, start, until_published, upgrade,
+};
 
 async fn stage(node: &TestNode, image: &TestImage) {
     let actor = start(node, image.path(), |request| request.stage = true).await;
@@ -20,7 +22,7 @@ async fn a_staged_version_is_switched_to_at_the_next_start() {
     // A later one replaces it.
     stage(&node, &TestImage::next()).await;
     let node = node.restart();
-    node.wait_for_log("new version confirmed kind=upgrade from=\"0.1.0\" to=\"0.2.0-next\"");
+    until_published(&node, "upgrade from 0.1.0 to 0.2.0-next confirmed").await;
     assert_runs(&node, NEXT, "B").await;
 }
 
@@ -29,7 +31,11 @@ async fn a_staged_version_that_fails_is_reported() {
     let node = TestNode::start();
     stage(&node, &TestImage::broken("exit")).await;
     let node = node.restart();
-    node.wait_for_log("new version failed; the node has returned kind=upgrade");
+    until_published(
+        &node,
+        "upgrade to 6.6.6 failed, 0.1.0 runs again: the new version ended",
+    )
+    .await;
     let last = slots(&node).await.last.unwrap();
     assert_eq!(
         (last.kept, last.reason.as_str()),

@@ -3,7 +3,8 @@
 use mainstay_api::event;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
 use mainstay_api::machine::{
-    EventsRequest, RollbackRequest, SequenceEvent, UpgradeRequest, sequence_event,
+    EventsRequest, RollbackRequest, SequenceEvent, ServiceStateEvent, UpgradeRequest,
+    sequence_event,
 };
 use mainstay_api::mainstay::Slots;
 use mainstay_api::mainstay::node_service_client::NodeServiceClient;
@@ -64,7 +65,37 @@ pub(super) async fn end_of(node: &TestNode, actor: &str) -> Result<(), String> {
     .await
 }
 
-pub(super) fn is_lost(status: &Status) -> bool {
+/// Waits until the daemon has published this message about itself, over restarts.
+pub(super) async fn until_published(node: &TestNode, message: &str) {
+    soon(message, async {
+        while !published(node, message).await.unwrap_or(false) {}
+    })
+    .await;
+}
+
+async fn published(node: &TestNode, message: &str) -> Result<bool, Status> {
+    let channel = mainstay_testkit::connect_unix(&node.socket()).await;
+    let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
+    let request = EventsRequest {
+        tail_events: -1,
+        ..EventsRequest::default()
+    };
+    let mut events = MachineServiceClient::new(channel)
+        .events(request)
+        .await?
+        .into_inner();
+    while let Some(event) = events.message().await? {
+        let state = event
+            .data
+            .map(|data| event::unpack::<ServiceStateEvent>(&data));
+        if matches!(state, Some(Ok(state)) if state.message.contains(message)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_lost(status: &Status) -> bool {
     matches!(
         status.code(),
         Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted

@@ -66,11 +66,12 @@ pub async fn run(mut channel: TrialChannel, node: Arc<Node>, process: Process) {
 
 async fn check(node: &Arc<Node>) -> Result<(), Unhealthy> {
     answers(node).await?;
-    let (slots, cells) = (
-        node.engines.upgrade.slots.clone(),
-        node.engines.cells.clone(),
-    );
-    let found = tokio::task::spawn_blocking(move || has_found(&slots.expected(), &cells));
+    let node = Arc::clone(node);
+    let found = tokio::task::spawn_blocking(move || {
+        let engines = &node.engines;
+        let found = [&engines.cells, engines.services.cells()];
+        has_found(&engines.upgrade.slots.expected(), found)
+    });
     found.await.unwrap_or(Err(Unhealthy::Panicked))
 }
 
@@ -95,10 +96,11 @@ async fn answers(node: &Node) -> Result<(), Unhealthy> {
     }
 }
 
-/// What runs in cells, as text that the next daemon recognises: each run has one start.
-pub fn running(cells: &Cells) -> Vec<String> {
+/// What runs in cells and as services, as text that the next daemon recognises: each run has one
+/// start.
+pub fn running(engines: [&Cells; 2]) -> Vec<String> {
     let mut running = Vec::new();
-    for cell in cells.list() {
+    for cell in engines.into_iter().flat_map(Cells::list) {
         for executable in cell.executables {
             if executable.run.is_running() {
                 running.push(key(
@@ -118,9 +120,9 @@ fn key(cell: &impl std::fmt::Display, name: &impl std::fmt::Display, started: i6
 
 /// Compares what ran with what was found. A run that has ended by itself meanwhile has an exit code;
 /// one without, or that was killed, is lost.
-fn has_found(expected: &[String], cells: &Cells) -> Result<(), Unhealthy> {
+fn has_found(expected: &[String], engines: [&Cells; 2]) -> Result<(), Unhealthy> {
     let mut found = BTreeMap::new();
-    for cell in cells.list() {
+    for cell in engines.into_iter().flat_map(Cells::list) {
         for executable in cell.executables {
             for run in executable.all_runs() {
                 let lost = match run.end.map(|end| end.status) {

@@ -93,7 +93,7 @@ impl Guard {
         channel.set_nonblocking(true)?;
         let mut command = start::command(binary);
         command.env(TRIAL_VARIABLE, number(&theirs));
-        sys::die_with_parent(&mut command);
+        sys::die_with_parent(&mut command, signal_set());
         let mut child = command.spawn()?;
         drop(theirs);
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

@@ -10,8 +10,11 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use mainstay_error_chain::chain;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::guard::{self, Ended};
 use crate::store::{identity, own_process};
@@ -20,6 +23,9 @@ use crate::{Digest, Outcome, SlotName, SlotRecord, Slots, Trial, TrialChannel};
 
 /// Names the slot that a process was started from, so that it does not start it again.
 const SLOT_VARIABLE: &str = "MAINSTAY_SLOT";
+
+/// The bound on the death of a process that was sent SIGKILL.
+const DEATH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason that is recorded for a trial that nobody saw end.
 const INTERRUPTED: &str = "the node ended during the trial (crash, power loss or SIGKILL), before the new version was \
@@ -73,14 +79,14 @@ fn decide(record: &SlotRecord, own: Own) -> Decision {
     }
 }
 
-/// Follows the rule for the state directory `state`. `is_served` says that a daemon serves it now;
-/// this one will be refused.
+/// Follows the rule for the state directory `state`. `served_by` is the daemon that serves it now; this
+/// one will be refused, unless that one is on trial and dies with its guard.
 ///
 /// # Safety
 ///
 /// The process must have one thread.
 #[allow(unsafe_code)]
-pub unsafe fn start(state: &Path, is_served: bool) -> Begin {
+pub unsafe fn start(state: &Path, served_by: Option<u32>) -> Begin {
     let mut notices = Vec::new();
     let slots = Slots::of(state);
     if TrialChannel::is_open() {
@@ -88,9 +94,6 @@ pub unsafe fn start(state: &Path, is_served: bool) -> Begin {
         unsafe {
             sys::take_listen_pid();
         }
-        return Begin::Serve { notices };
-    }
-    if is_served {
         return Begin::Serve { notices };
     }
     let mut record = match slots.read() {
@@ -110,6 +113,14 @@ pub unsafe fn start(state: &Path, is_served: bool) -> Begin {
             return Begin::Serve { notices };
         }
     };
+    let is_refused = match (served_by, &record.trial) {
+        (None, _) => false,
+        (Some(pid), Some(trial)) if trial.tries_left == 0 => !has_exited(pid),
+        (Some(_), _) => true,
+    };
+    if is_refused {
+        return Begin::Serve { notices };
+    }
     slots.clean();
     loop {
         let own = own(&slots, &mut record);
@@ -147,6 +158,17 @@ pub unsafe fn start(state: &Path, is_served: bool) -> Begin {
         }
     }
     Begin::Serve { notices }
+}
+
+/// Waits for a daemon on trial whose guard is gone, and which the kernel has therefore killed.
+fn has_exited(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let Some(pidfd) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
+        return true;
+    };
+    let timeout = Timespec::try_from(DEATH_TIMEOUT).ok();
+    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
 }
 
 enum Step {

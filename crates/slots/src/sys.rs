@@ -7,13 +7,16 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Has the kernel kill the child when its parent, a process of one thread, dies.
-pub(crate) fn die_with_parent(command: &mut Command) {
-    // SAFETY: the closure makes one system call; it neither allocates nor takes a lock.
+/// Has the kernel kill the child when its parent, a process of one thread, dies. Unblocks the signals
+/// that the parent has blocked.
+pub(crate) fn die_with_parent(command: &mut Command, blocked: SigSet) {
+    // SAFETY: the closure makes two system calls; it neither allocates nor takes a lock.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
+            blocked.thread_unblock()?;
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)
         });
     }

@@ -71,10 +71,10 @@ impl Serve {
         let config =
             Config::load(&overrides).map_err(|error| Failure::caused(Exit::Usage, &error))?;
         // Before there is a second thread: it may execute another binary, or fork.
-        let is_served = mainstay_daemon::serving_pid(&config.state).is_some();
+        let served_by = mainstay_daemon::serving_pid(&config.state);
         // SAFETY: the runtime, which starts threads, is built below.
         #[allow(unsafe_code)]
-        let begin = unsafe { mainstay_slots::start(&config.state, is_served) };
+        let begin = unsafe { mainstay_slots::start(&config.state, served_by) };
         let notices = match begin {
             Begin::Serve { notices } => notices,
             Begin::Exit(0) => return Ok(()),

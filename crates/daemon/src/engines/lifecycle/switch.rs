@@ -181,12 +181,13 @@ impl Lifecycle {
             }
         };
         let (slots, actor) = (self.upgrade.slots.clone(), actor.clone());
-        let (cells, process) = (self.cells.clone(), self.process.clone());
+        let (cells, services) = (self.cells.clone(), self.services.clone());
+        let process = self.process.clone();
         let work = move || async move {
             let decided = tokio::task::spawn_blocking(move || {
                 let result = result(&slots, &actor)?;
                 if result.is_none() {
-                    slots.write_expected(&trial::running(&cells))?;
+                    slots.write_expected(&trial::running([&cells, services.cells()]))?;
                 }
                 Ok::<_, SwitchError>(result)
             });
