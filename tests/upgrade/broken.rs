@@ -59,7 +59,7 @@ async fn a_version_that_answers_and_has_lost_workloads() {
     test.finish().await;
 }
 
-/// What crashes after it was confirmed is kept: the service manager starts it again.
+/// A version that crashes after it was confirmed is kept: the service manager starts it again.
 #[tokio::test]
 async fn a_version_that_crashes_after_the_trial_is_kept() {
     let mut node = TestNode::start();

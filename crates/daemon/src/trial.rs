@@ -96,7 +96,7 @@ async fn answers(node: &Node) -> Result<(), Unhealthy> {
     }
 }
 
-/// What runs in cells and as services, as text that the next daemon recognises: each run has one
+/// Lists the runs in cells and of services as text that the next daemon recognises: each run has one
 /// start.
 pub fn running(engines: [&Cells; 2]) -> Vec<String> {
     let mut running = Vec::new();

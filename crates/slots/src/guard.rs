@@ -3,7 +3,7 @@
 //!
 //! The guard is the old binary in the process that was the daemon, so the service manager, a
 //! container runtime or a shell sees one process that never exits. It has the listening sockets open
-//! all the time; no connection is refused whatever becomes of the child. The kernel kills the child
+//! all the time; no connection is refused while the child starts, serves or fails. The kernel kills the child
 //! with the guard.
 
 use std::io::{self, Read as _, Write as _};

@@ -1,6 +1,6 @@
 //! The build stamp: facts that a binary carries about itself at a place any program can find.
 //!
-//! The metadata of an upgrade image is written by whoever made the image; the stamp is compiled
+//! The metadata of an upgrade image is written by the builder of the image; the stamp is compiled
 //! into the binary. A reader compares the two, so that a node never reports, signs off or refuses a
 //! version that the binary is not.
 

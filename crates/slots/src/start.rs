@@ -4,7 +4,7 @@
 //! and not confirmed has failed, whatever ended it. An installed binary that the package manager
 //! has replaced since is what the operator wants now, and becomes the current slot.
 //!
-//! Whatever fails here, the process goes on as a daemon: a node that runs the wrong one of two good
+//! The process goes on as a daemon if any step fails: a node that runs the wrong one of two good
 //! binaries is better than none.
 
 use std::os::unix::process::CommandExt as _;
@@ -43,7 +43,7 @@ pub enum Begin {
     Exit(u8),
 }
 
-/// What a start does, by the record alone.
+/// The action of a start, by the record alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Decision {
     /// This binary is the right one.

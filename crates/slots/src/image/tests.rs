@@ -417,7 +417,7 @@ fn damaged_layouts_are_refused_with_the_reason() {
     }
 }
 
-/// What is signed is the manifest, so a forged one needs a signature of its own.
+/// The signature covers the manifest, so a forged one needs a signature of its own.
 #[test]
 fn a_forged_manifest_loses_its_signature() {
     let written = signed();
