@@ -27,7 +27,7 @@ const STUBBORN: &str = "sh -c 'trap : TERM; echo ready; while :; do sleep 1000 &
 struct Subject {
     node: TestNode,
     // Declared last: cells outlive their node.
-    _sweeper: Sweeper,
+    sweeper: Sweeper,
 }
 
 impl Subject {
@@ -42,7 +42,7 @@ impl Subject {
         let config = format!("{keys}\n[cells]\ncgroup = {:?}\n{cells}", sweeper.cgroup());
         Self {
             node: builder.config(&config).start(),
-            _sweeper: sweeper,
+            sweeper,
         }
     }
 
@@ -73,6 +73,16 @@ impl Subject {
         };
         client.allocate_as(cell.clone()).await.unwrap();
         client.start(&cell.name, "program", command).await.unwrap();
+    }
+
+    /// The PIDs in all cgroups of the node, a line each.
+    fn processes(&self) -> String {
+        let find = "find /sys/fs/cgroup -maxdepth 2 -type d -name \"$1*\" -print0 |
+            xargs -0 -I {} find {} -name cgroup.procs -exec cat {} +";
+        let output = std::process::Command::new("sh")
+            .args(["-c", find, "sh", self.sweeper.cgroup()])
+            .output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
     }
 
     /// The state of the program of each cell.

@@ -105,6 +105,7 @@ async fn a_shutdown_ends_everything_and_exits_with_0() {
     assert_eq!(said[0]["result"], "done");
     assert!(subject.node.wait().success());
     assert!(!subject.node.socket().exists());
+    assert_eq!(subject.processes(), "", "no shim is left");
     let subject = Subject {
         node: subject.node.restart(),
         ..subject

@@ -117,6 +117,8 @@ enum Stopped {
 
 /// Bounds the wait for the last events of a sequence that ends the daemon.
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bounds the end of the shims of all cells at a shutdown.
+const SHIMS_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Daemon {
     node: Arc<Node>,
@@ -254,6 +256,12 @@ impl Daemon {
                     let idle = self.node.engines.lifecycle.sequences.until_idle();
                     let _ = tokio::time::timeout(LAST_EVENTS_TIMEOUT, idle).await;
                     self.node.engines.listeners.close();
+                    // Nothing runs any more: without their shims nothing of the node is left.
+                    let engines = &self.node.engines;
+                    for cells in [&engines.cells, engines.services.cells()] {
+                        let ended = cells.end_idle_shims();
+                        let _ = tokio::time::timeout(SHIMS_TIMEOUT, ended).await;
+                    }
                     self.stop("shutdown", NotifyState::Stopping, &mut signals)
                         .await;
                     return Ended::Stopped;

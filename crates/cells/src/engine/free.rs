@@ -145,7 +145,7 @@ fn end_processes(inner: &Inner, cell: &Arc<Cell>) -> Result<Vec<String>, CellErr
 
 /// Returns whether nothing is left in the cell that its shim has to reap or to record: then both can
 /// be killed at once.
-fn is_idle(inner: &Inner, cell: &Arc<Cell>) -> Result<bool, CellError> {
+pub(super) fn is_idle(inner: &Inner, cell: &Arc<Cell>) -> Result<bool, CellError> {
     let is_running = {
         let state = cell.state();
         let mut records = state.executables.values();

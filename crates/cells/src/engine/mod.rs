@@ -16,6 +16,7 @@ mod error;
 mod event_cursor;
 mod events;
 mod free;
+mod idle_shims;
 mod members;
 mod paths;
 mod permits;
