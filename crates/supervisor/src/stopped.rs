@@ -14,7 +14,7 @@ use crate::ServiceName;
 const VERSION: u64 = 1;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What a supervisor leaves to the next one of the same boot.
+/// State that a supervisor leaves to the next one of the same boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Record {
