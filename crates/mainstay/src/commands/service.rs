@@ -40,14 +40,25 @@ pub struct Service {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Show state, health and recent events [default]
+    #[command(
+        after_help = "Examples:\n  mainstay service web\n  mainstay service web status -o json"
+    )]
     Status,
     /// Start the service and those it requires
+    #[command(after_help = "Examples:\n  mainstay service web start")]
     Start,
     /// Stop the service; it stays stopped until it is started
+    #[command(
+        after_help = "Examples:\n  mainstay service web stop\n  mainstay -n n1,n2 service web stop"
+    )]
     Stop,
     /// Stop the service and start it again
+    #[command(after_help = "Examples:\n  mainstay service web restart")]
     Restart,
     /// Show the log of the service
+    #[command(
+        after_help = "Examples:\n  mainstay service web logs --tail 100\n  mainstay service web logs -f"
+    )]
     Logs(LogOptions),
 }
 
