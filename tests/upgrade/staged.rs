@@ -1,6 +1,6 @@
 //! Switches at the next start of the node.
 
-use mainstay_testkit::TestNode;
+use mainstay_testkit::{TestNode, binary, older_binary, require};
 
 use super::builds::{NEXT, OWN, TestImage};
 use super::upgrade_node::{
@@ -49,7 +49,7 @@ async fn a_staged_version_that_fails_is_reported() {
 async fn an_installed_binary_that_was_replaced_becomes_the_current_slot() {
     let dir = tempfile::TempDir::new().unwrap();
     let installed = dir.path().join("mainstay");
-    std::fs::copy(mainstay_testkit::binary(), &installed).unwrap();
+    std::fs::copy(binary(), &installed).unwrap();
     let node = TestNode::builder().program(&installed).start();
     upgrade(&node, TestImage::next().path()).await.unwrap();
     assert_runs(&node, NEXT, "B").await;
@@ -67,4 +67,17 @@ async fn an_installed_binary_that_was_replaced_becomes_the_current_slot() {
     assert_runs(&node, NEXT, "B").await;
     let node = node.restart();
     assert_runs(&node, NEXT, "B").await;
+}
+
+/// A build without slots serves the same state, and the next start finds the slots again.
+#[tokio::test]
+async fn an_older_build_leaves_the_slots_alone() {
+    require!(OlderBuild);
+    let node = TestNode::start();
+    upgrade(&node, TestImage::next().path()).await.unwrap();
+    let older = node.into_builder().program(&older_binary()).start();
+    let older = older.into_builder().program(&binary()).start();
+    assert_runs(&older, NEXT, "B").await;
+    super::upgrade_node::roll_back(&older).await.unwrap();
+    assert_runs(&older, OWN, "A").await;
 }
