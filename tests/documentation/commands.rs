@@ -134,6 +134,16 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "mainstay events -f --after",
         "an event of another node",
     ),
+    (
+        "upgrade.md",
+        "mainstay upgrade ",
+        "the image of another version",
+    ),
+    (
+        "upgrade.md",
+        "mainstay rollback",
+        "the node was never upgraded",
+    ),
 ];
 
 pub fn treatment(document: &Path, line: &CommandLine) -> Treatment {

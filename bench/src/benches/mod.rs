@@ -17,6 +17,7 @@ mod processes;
 mod read;
 mod services;
 mod start;
+mod upgrade_gap;
 mod version_latency;
 mod version_throughput;
 
@@ -46,6 +47,8 @@ pub enum Bench {
     Memory,
     /// From the start to the first response
     Start,
+    /// The API's gap while the node is upgraded
+    UpgradeGap,
     /// Wake-ups of an idle node
     Idle,
     /// Follow of a log that is written at full speed
@@ -108,6 +111,7 @@ impl Bench {
             Self::VersionThroughput => version_throughput::run(setup).await,
             Self::Memory => memory::run(setup).await,
             Self::Start => start::run(setup).await,
+            Self::UpgradeGap => upgrade_gap::run(setup).await,
             Self::Idle => idle::run(setup).await,
             Self::LogFollow => log_follow::run(setup).await,
             Self::LogTail => log_tail::run(setup).await,

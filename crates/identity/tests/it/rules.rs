@@ -51,7 +51,7 @@ fn the_table_has_every_service() {
         ("time.TimeService", 2),
         ("network.NetworkService", 2),
         ("storage.StorageService", 1),
-        ("mainstay.NodeService", 2),
+        ("mainstay.NodeService", 4),
         ("grpc.health.v1.Health", 3),
         ("grpc.reflection.v1.ServerReflection", 1),
         ("grpc.reflection.v1alpha.ServerReflection", 1),
