@@ -71,6 +71,13 @@ pub(super) fn version(version: &str, state_format: u64) -> PathBuf {
     if path.exists() {
         return path;
     }
+    // Those of earlier builds are large.
+    let prefix = format!("mainstay-{version}-{state_format}-");
+    for entry in fs::read_dir(&directory).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
     let mut program = fs::read(&original).unwrap();
     let stamp = Stamp::find(&program[..]).unwrap().unwrap();
     let old = stamp_bytes(&stamp.version, &stamp.sha, stamp.state_format);
