@@ -124,6 +124,9 @@ fn end_processes(inner: &Inner, cell: &Arc<Cell>) -> Result<Vec<String>, CellErr
             wait_for_exit(&shim, SHIM_EXIT_TIMEOUT);
         }
     }
+    // Before they are killed: a process leaves its cgroup a moment before it has exited.
+    let shim_and_init = inner.cgroups()?.pidfds(&shim_cgroup(name));
+    let shim_and_init = shim_and_init.map_err(CellError::Cgroup)?;
     let cgroups = kill(inner, cell)?;
     let pidfd = cell.state().shim.take().map(|shim| shim.pidfd);
     match pidfd {
@@ -135,9 +138,7 @@ fn end_processes(inner: &Inner, cell: &Arc<Cell>) -> Result<Vec<String>, CellErr
         }
         _ => {}
     }
-    // PID 1, if it was killed together with the shim; most often it exits first.
-    let init = inner.cgroups()?.pidfds(&shim_cgroup(name));
-    for (_, pidfd) in init.map_err(CellError::Cgroup)? {
+    for (_, pidfd) in shim_and_init {
         wait_for_exit(&pidfd, KILL_TIMEOUT);
     }
     Ok(cgroups)

@@ -58,7 +58,7 @@ fn the_table_has_every_service() {
     ] {
         assert_eq!(count(service), methods, "{service}");
     }
-    assert_eq!(RULES.len(), 86);
+    assert_eq!(RULES.len(), 88);
 }
 
 #[test]
