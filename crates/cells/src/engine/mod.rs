@@ -17,6 +17,7 @@ mod event_cursor;
 mod events;
 mod free;
 mod idle_shims;
+mod logs;
 mod members;
 mod paths;
 mod permits;
@@ -263,14 +264,12 @@ impl Cells {
         run_to_completion(name, |caller| free::free(inner, caller, cell)).await
     }
 
-    /// Ends the zygote, which the next executable would start again. Blocks until it has exited.
-    pub fn stop_zygote(&self) {
+    /// Leaves the cells to another daemon, which may be of another build: ends the zygote, which the
+    /// next executable would start again, and creates the logs that builds from before expect.
+    /// Blocks on the disk.
+    pub fn hand_over(&self) {
         self.0.zygote.stop();
-    }
-
-    /// The logs of executables, by [`FoundRun::log`].
-    pub fn logs(&self) -> &LogStore {
-        &self.0.logs
+        self.create_logs();
     }
 }
 

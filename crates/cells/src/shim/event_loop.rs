@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use mainstay_error_chain::chain;
-use mainstay_journal::{LogLimits, LogWriter, Stream, Timestamp};
+use mainstay_journal::{LogLimits, Stream, Timestamp};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,6 +16,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 
 use super::attachable::Attachable;
 use super::oom_kills::OomKills;
+use super::output_log::OutputLog;
 use super::output_pipe::{self, OutputPipe};
 use super::protocol::{self, Reply, Request, StartRequest};
 use super::pty;
@@ -298,13 +299,14 @@ impl EventLoop<'_> {
         Ok(executable.record.clone())
     }
 
-    fn open_log(&self, name: &ExecutableName, limits: LogLimits) -> Result<LogWriter, Reply> {
-        let log = LogWriter::open(&self.logs, &name.key(&self.spec.cell), limits);
+    fn open_log(&self, name: &ExecutableName, limits: LogLimits) -> Result<OutputLog, Reply> {
+        let log = OutputLog::open(&self.logs, name.key(&self.spec.cell), limits);
         log.map_err(|error| Reply::failed(&chain(&error)))
     }
 
-    /// Removes the log of an executable that never ran: no record would lead to it.
-    fn remove_unused_log(&self, name: &ExecutableName, log: LogWriter) {
+    /// Removes the log of an executable that never ran, which an earlier start has left or a reader
+    /// has created: no record would lead to it.
+    fn remove_unused_log(&self, name: &ExecutableName, log: OutputLog) {
         drop(log);
         let key = name.key(&self.spec.cell);
         if !self.records.join(format!("{key}.json")).exists() {

@@ -12,6 +12,7 @@ mod event_loop;
 mod init;
 mod isolate;
 mod oom_kills;
+mod output_log;
 mod output_pipe;
 pub(crate) mod protocol;
 mod pty;

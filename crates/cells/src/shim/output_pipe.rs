@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
-use mainstay_journal::{LogError, LogWriter, Stream, Timestamp};
+use mainstay_journal::{LogError, Stream, Timestamp};
+
+use super::output_log::OutputLog;
 
 /// A line without newline that grows beyond this is written in parts.
 const MAX_PARTIAL_BYTES: usize = 16 * 1024;
@@ -82,7 +84,7 @@ impl OutputPipe {
     pub(super) fn read(
         &mut self,
         buffer: &mut [u8],
-        log: &mut LogWriter,
+        log: &mut OutputLog,
     ) -> (PipeRead, Result<(), LogError>) {
         if self.closed {
             return (PipeRead::Eof, Ok(()));
@@ -105,7 +107,7 @@ impl OutputPipe {
         (PipeRead::Bytes(got), pushed)
     }
 
-    fn push(&mut self, bytes: &[u8], log: &mut LogWriter) -> Result<(), LogError> {
+    fn push(&mut self, bytes: &[u8], log: &mut OutputLog) -> Result<(), LogError> {
         let now = Timestamp::now();
         let mut rest = bytes;
         if !self.partial.is_empty() || self.partly_written {
@@ -130,7 +132,7 @@ impl OutputPipe {
         self.write_partial(now, log)
     }
 
-    fn write_partial(&mut self, now: Timestamp, log: &mut LogWriter) -> Result<(), LogError> {
+    fn write_partial(&mut self, now: Timestamp, log: &mut OutputLog) -> Result<(), LogError> {
         if self.partial.len() <= MAX_PARTIAL_BYTES {
             return Ok(());
         }
@@ -140,7 +142,7 @@ impl OutputPipe {
         pushed
     }
 
-    fn finish_line(&mut self, now: Timestamp, log: &mut LogWriter) -> Result<(), LogError> {
+    fn finish_line(&mut self, now: Timestamp, log: &mut OutputLog) -> Result<(), LogError> {
         if self.terminal && self.partial.last() == Some(&b'\r') {
             // Its newline came with the next read.
             self.partial.pop();
@@ -153,7 +155,7 @@ impl OutputPipe {
     }
 
     /// Writes the last line, if it has no newline.
-    pub(super) fn finish(&mut self, log: &mut LogWriter) -> Result<(), LogError> {
+    pub(super) fn finish(&mut self, log: &mut OutputLog) -> Result<(), LogError> {
         if self.partial.is_empty() && !self.partly_written {
             return Ok(());
         }

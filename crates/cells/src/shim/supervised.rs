@@ -6,11 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use mainstay_error_chain::chain;
-use mainstay_journal::{LogWriter, Stream, Timestamp};
+use mainstay_journal::{Stream, Timestamp};
 use rustix::process::{Pid, WaitStatus};
 
 use super::attachable::Attachable;
 use super::oom_kills::OomKills;
+use super::output_log::OutputLog;
 use super::output_pipe::{OutputPipe, PipeRead};
 use crate::name::CellName;
 use crate::record::{self, ExecutableRecord, ExitStatus, RunEnd};
@@ -25,7 +26,7 @@ pub(super) struct Supervised {
     /// On the host; `None` once it has been reaped.
     pub(super) pid: Option<Pid>,
     pub(super) pipes: Vec<OutputPipe>,
-    pub(super) log: LogWriter,
+    pub(super) log: OutputLog,
     /// Its standard input or terminal, if clients can attach to one.
     pub(super) attachable: Option<Attachable>,
     oom_kills: Option<OomKills>,
@@ -46,7 +47,7 @@ pub(super) struct Spawned {
 
 impl Supervised {
     /// An executable before its first run.
-    pub(super) fn new(record: ExecutableRecord, log: LogWriter) -> Self {
+    pub(super) fn new(record: ExecutableRecord, log: OutputLog) -> Self {
         Self {
             record,
             pid: None,

@@ -315,8 +315,9 @@ impl TestCells {
     }
 
     pub async fn log(&self, cell: &str, executable: &str, query: LogQuery) -> LogStream {
-        let log = self.found(cell, executable).log;
-        self.cells.logs().read(&log, query).await.unwrap()
+        let (cell, executable) = (name(cell), executable.parse().unwrap());
+        let log = self.cells.read_log(&cell, &executable, query);
+        log.await.unwrap()
     }
 
     /// Waits until an executable has written a text.

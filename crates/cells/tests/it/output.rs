@@ -252,6 +252,59 @@ async fn output_of_descendants_after_the_exit_is_kept() {
 }
 
 #[tokio::test]
+async fn a_follower_gets_the_first_line_of_a_log_that_is_created_with_it() {
+    let mut test = TestCells::new("first-line");
+    let directory = tempfile::tempdir().unwrap();
+    let gate = directory.path().join("gate");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, mode).unwrap();
+    test.allocate("a").await;
+    for name in ["x", "y"] {
+        let script = format!("read line <{}; echo $line; exec sleep 1000", gate.display());
+        test.start_script("a", name, &script).await;
+        let log = test.state().join("cells/logs").join(format!("a_{name}"));
+        assert!(!log.exists(), "it has written nothing");
+        let query = LogQuery {
+            follow: name == "x",
+            ..LogQuery::default()
+        };
+        let mut lines = test.log("a", name, query).await;
+        if name == "y" {
+            assert!(lines.next().await.unwrap().is_none());
+        }
+        test.again();
+        let to = gate.clone();
+        let said = tokio::task::spawn_blocking(move || fs::write(to, "at last\n"));
+        soon("the executable to read", said).await.unwrap().unwrap();
+        if name == "x" {
+            let line = soon("the first line", lines.next()).await.unwrap().unwrap();
+            let mut text = Vec::new();
+            line.append_text(&mut text);
+            assert_eq!(text, b"at last\n");
+        }
+        test.until_said("a", name, "at last\n").await;
+    }
+    test.free_all().await;
+}
+
+#[tokio::test]
+async fn silent_executables_have_a_log_when_another_build_takes_over() {
+    let test = TestCells::new("silent");
+    test.allocate("a").await;
+    test.start("a", "ended", "true").await.unwrap();
+    test.ended("a", "ended").await;
+    test.start("a", "x", "sleep 1000").await.unwrap();
+    let log = test.state().join("cells/logs/a_x");
+    assert!(!log.exists());
+    test.cells.hand_over();
+    assert!(log.is_dir());
+    // Started by another zygote.
+    test.start("a", "y", "sleep 1000").await.unwrap();
+    test.free_all().await;
+    assert_eq!(test.left(), [] as [std::path::PathBuf; 0]);
+}
+
+#[tokio::test]
 async fn each_executable_of_a_cell_has_its_own_log() {
     let test = TestCells::new("many-logs");
     test.allocate("a").await;

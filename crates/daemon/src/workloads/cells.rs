@@ -157,8 +157,8 @@ impl Source for CellWorkloads {
         if log.previous {
             return Some(Err(WorkloadError::NoPreviousRun));
         }
-        let key = executable.executable.key(&executable.cell);
-        let opened = self.cells.logs().read(&key, query).await;
+        let ExecutableId { cell, executable } = executable;
+        let opened = self.cells.read_log(&cell, &executable, query).await;
         Some(opened.map_err(|error| match error {
             LogError::NotFound { .. } => unknown(),
             error => error.into(),

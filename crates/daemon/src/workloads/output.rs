@@ -35,7 +35,8 @@ impl ProcessOutput {
             follow: running,
             ..LogQuery::default()
         };
-        let lines = cells.logs().read(&found.log, query).await?;
+        let lines = cells.read_log(&found.cell, &found.executable, query);
+        let lines = lines.await?;
         let executable = found.executable.to_string();
         let exited: Exited = Box::pin(async move { cells.until_ended(&found).await });
         Ok(Self {

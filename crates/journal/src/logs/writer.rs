@@ -70,6 +70,20 @@ impl LogWriter {
         Self::open_retained(root, source, limits, None)
     }
 
+    /// Opens the log as [`LogWriter::open`] does, unless there is none: creating it takes longer than
+    /// its first line.
+    pub fn open_existing(
+        root: &Path,
+        source: &str,
+        limits: LogLimits,
+    ) -> Result<Option<Self>, LogError> {
+        match LogDirectory::open(root, source) {
+            Ok(directory) => Self::continue_in(directory, root, limits, None).map(Some),
+            Err(LogError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens the log as [`LogWriter::open`] does, with retention by time.
     pub fn open_retained(
         root: &Path,
@@ -78,6 +92,15 @@ impl LogWriter {
         retention: Option<LogRetention>,
     ) -> Result<Self, LogError> {
         let directory = LogDirectory::open_or_create(root, source)?;
+        Self::continue_in(directory, root, limits, retention)
+    }
+
+    fn continue_in(
+        directory: LogDirectory,
+        root: &Path,
+        limits: LogLimits,
+        retention: Option<LogRetention>,
+    ) -> Result<Self, LogError> {
         let lock = directory.lock()?;
         let write_error = |source| LogError::Write {
             log: directory.name().to_owned(),

@@ -142,7 +142,7 @@ pub fn reload(cells: &Cells, _: &Config, new: &Config) {
 /// executed in place of this one does not know it as its child.
 pub async fn stop(cells: &Cells) {
     let cells = cells.clone();
-    let _ = tokio::task::spawn_blocking(move || cells.stop_zygote()).await;
+    let _ = tokio::task::spawn_blocking(move || cells.hand_over()).await;
 }
 
 /// Two nodes on one machine have two state directories and must not share a cgroup.

@@ -76,7 +76,7 @@ pub async fn stop(services: &Services) {
     let flushed = tokio::task::spawn_blocking(move || {
         services.flush();
         // A daemon that is executed in place of this one does not know it as its child.
-        services.cells().stop_zygote();
+        services.cells().hand_over();
     });
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, flushed).await;
 }
