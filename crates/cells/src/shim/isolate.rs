@@ -43,14 +43,7 @@ pub(super) fn isolate(spec: &ShimSpec, host: &HostFds) -> Result<(), (&'static s
             }
         }
     } else if own(Namespace::Mount) {
-        // A mount that the host makes later could show what is masked here, if only for a moment.
-        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-        mount_change("/", private)
-            .map_err(|errno| ("change the mount propagation", errno.into()))?;
-        // What the host has mounted since the zygote has prepared its mounts.
-        host.masks
-            .apply(View::Cell)
-            .map_err(|(_, error)| ("mask the mounts of the host", error))?;
+        // A copy of that of the zygote, which is private, with everything masked.
         mount_dev().map_err(|error| ("mount /dev/shm and /dev/pts", error))?;
         if own(Namespace::Network) {
             mount_sys().map_err(|error| ("mount /sys", error))?;

@@ -1,9 +1,9 @@
-//! The mounts that all cells start with, prepared once: each cell's mount namespace is a copy.
+//! The mounts that all cells start with, prepared once.
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -19,16 +19,18 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::HiddenPaths;
 use super::masks::{Failure, Masks, View};
+use super::mount_copy::MountCopy;
 use super::next_namespaces::HostNamespaces;
 use crate::shim::{HostFds, restrict_proc};
 use crate::sys::{self, MountRestriction};
 
 /// Of the calling thread: namespaces belong to threads.
-const OWN_NAMESPACE: &str = "/proc/thread-self/ns/mnt";
+pub(super) const OWN_NAMESPACE: &str = "/proc/thread-self/ns/mnt";
 
 pub(super) struct CellMounts {
     host: HostFds,
-    prepared: bool,
+    /// Missing until it is prepared.
+    copy: Option<MountCopy>,
 }
 
 impl CellMounts {
@@ -41,7 +43,7 @@ impl CellMounts {
                 masks: Masks::default(),
                 namespaces: HostNamespaces::open(),
             },
-            prepared: false,
+            copy: None,
         })
     }
 
@@ -49,11 +51,32 @@ impl CellMounts {
         &self.host
     }
 
+    /// Masks what the host has mounted since the last time.
+    pub(super) fn refresh(&mut self) -> Result<(), Failure> {
+        match &mut self.copy {
+            Some(copy) => copy.refresh(&self.host.masks),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until `other` is readable.
+    pub(super) fn wait_for(&mut self, other: BorrowedFd<'_>) {
+        if let Some(copy) = &mut self.copy {
+            // The next refresh reports what is wrong.
+            let _ = copy.wait_for(other);
+        }
+    }
+
+    /// Closes what a shim does not need, so that it keeps no mounts but its own.
+    pub(super) fn close_for_shim(&mut self) {
+        self.copy = None;
+    }
+
     /// Prepares two mount namespaces: the host's mounts without the hidden directories, for cells
-    /// that share them; and the one of this process, with a minimal `/dev`, `/sys` read-only, and
-    /// everything else masked that a cell may not see.
+    /// that share them; and one with a minimal `/dev`, `/sys` read-only, and everything else masked
+    /// that a cell may not see, of which this process gets a copy.
     pub(super) fn prepare(&mut self, hidden: &HiddenPaths) -> Result<(), Failure> {
-        if self.prepared {
+        if self.copy.is_some() {
             return Ok(());
         }
         self.host.masks = Masks::find(&hidden.directories)
@@ -88,7 +111,7 @@ impl CellMounts {
                     && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {}
             restricted => restricted.map_err(|error| ("make /sys read-only".to_owned(), error))?,
         }
-        self.prepared = true;
+        self.copy = Some(MountCopy::of_current(&self.host.masks)?);
         Ok(())
     }
 }
@@ -119,12 +142,12 @@ fn mount_chroot(slave: MountPropagationFlags) -> Result<(), Errno> {
     rustix::process::chdir("/")
 }
 
-fn new_namespace() -> Result<(), Failure> {
+pub(super) fn new_namespace() -> Result<(), Failure> {
     unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|error| ("create a mount namespace".to_owned(), error.into()))
 }
 
-fn failure(operation: &str, path: &Path) -> impl FnOnce(Errno) -> Failure + use<> {
+pub(super) fn failure(operation: &str, path: &Path) -> impl FnOnce(Errno) -> Failure + use<> {
     let operation = format!("{operation} {}", path.display());
     move |errno| (operation, errno.into())
 }

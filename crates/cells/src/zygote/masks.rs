@@ -3,7 +3,7 @@
 //! The places are found in the mount table, not by path alone: the same file system may be mounted
 //! in several places, and root in a cell may open every file it finds a path to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -88,10 +88,21 @@ impl Masks {
         })
     }
 
+    /// Where this mount namespace would show hidden directories if they existed.
+    pub(crate) fn absent(&self) -> Result<Vec<PathBuf>, Failure> {
+        let table = read_table().map_err(unreadable_table)?;
+        let visible = visible(&table);
+        let places = visible.values().flat_map(|mount| {
+            let hidden = self.hidden.iter();
+            hidden.filter_map(|hidden| hidden.seen_through(mount))
+        });
+        let absent: BTreeSet<PathBuf> = places.filter(|at| !exists(at)).collect();
+        Ok(absent.into_iter().collect())
+    }
+
     /// Masks everything that this mount namespace shows and a cell may not see.
     pub(crate) fn apply(&self, view: View) -> Result<(), Failure> {
-        let table = read_table().map_err(|error| ("read the mount table".to_owned(), error))?;
-        let exists = |path: &Path| path.symlink_metadata().is_ok();
+        let table = read_table().map_err(unreadable_table)?;
         for mask in self.of(&table, view, exists) {
             mask.apply()?;
         }
@@ -201,6 +212,14 @@ impl Mask {
 fn read_table() -> io::Result<Vec<Mount>> {
     let table = std::fs::read("/proc/thread-self/mountinfo")?;
     Ok(mainstay_mounts::parse(&table))
+}
+
+fn unreadable_table(error: io::Error) -> Failure {
+    ("read the mount table".to_owned(), error)
+}
+
+pub(super) fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// The mounts that no later one covers entirely, by their mount points.

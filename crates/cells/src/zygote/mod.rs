@@ -7,6 +7,7 @@
 mod cell_mounts;
 mod client;
 pub(crate) mod masks;
+mod mount_copy;
 pub(crate) mod next_namespaces;
 
 use std::io;
@@ -87,7 +88,7 @@ pub unsafe fn run() -> io::Result<()> {
                 Ok(()) => (ZygoteReply::Prepared, None),
                 Err((operation, error)) => (failed(operation, &error), None),
             },
-            ZygoteRequest::Fork(spec) => match fork_shim(&spec, fds, &mounts, &mut next) {
+            ZygoteRequest::Fork(spec) => match fork_shim(&spec, fds, &mut mounts, &mut next) {
                 Ok((pid, pidfd)) => {
                     taken = spec.inherited_namespaces();
                     let pid = pid.as_raw_nonzero().get();
@@ -104,6 +105,7 @@ pub unsafe fn run() -> io::Result<()> {
         frame::send(daemon, &reply, &pidfd)?;
         // Those of the next shim, most likely. A failure is reported when they are needed.
         let _ = next.prepare(taken);
+        mounts.wait_for(daemon);
     }
     Ok(())
 }
@@ -120,7 +122,7 @@ fn failed(operation: String, error: &io::Error) -> ZygoteReply {
 fn fork_shim(
     spec: &ShimSpec,
     fds: Vec<OwnedFd>,
-    mounts: &CellMounts,
+    mounts: &mut CellMounts,
     next: &mut NextNamespaces,
 ) -> Result<(Pid, OwnedFd), Failure> {
     let failed = |error| ("fork the shim".to_owned(), error);
@@ -128,6 +130,7 @@ fn fork_shim(
     let cgroup = fds.unified.as_ref().map(AsFd::as_fd);
     let inherited = spec.inherited_namespaces();
     next.prepare(inherited)?;
+    mounts.refresh()?;
     // SAFETY: the zygote has one thread, and the child below ends in `exit_now`.
     match unsafe { sys::fork_into(spec.clone_flags(), cgroup) }.map_err(failed)? {
         Forked::Parent { pid, pidfd } => {
@@ -135,6 +138,7 @@ fn fork_shim(
             Ok((pid, pidfd))
         }
         Forked::Child => {
+            mounts.close_for_shim();
             // SAFETY: forked for this shim, from the only thread of a process without handlers but
             // the ignored SIGCHLD.
             let ran = unsafe { shim::run(spec, fds, mounts.host()) };

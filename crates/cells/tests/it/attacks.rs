@@ -12,7 +12,7 @@ use std::process::Command;
 use mainstay_cells::seccomp::Profile;
 use mainstay_cells::{CellSpec, ExecutableSpec, ExitStatus, Namespace};
 
-use crate::harness::{TestCells, until_gone};
+use crate::harness::{TestCells, soon, until_gone};
 
 const SECRET: &str = "CELLS_TEST_SECRET";
 const HANDLE: &str = "CELLS_TEST_HANDLE";
@@ -388,6 +388,72 @@ async fn all_cells_have_a_user_namespace_if_that_is_the_default() {
     let said = test.says("a", "cat /proc/self/uid_map").await;
     let words: Vec<&str> = said.split_whitespace().collect();
     assert_eq!(words, ["0", "500000", "65536"]);
+    test.free_all().await;
+}
+
+/// Runs the zygote below a shell whose mount namespace stands for the host's, and writes the PID of
+/// the shell into a file.
+const BELOW_A_HOST: &str = r#"
+exec unshare --mount --propagation private sh -ec '
+    echo $$ >"$1"; shift
+    mount --make-rshared /
+    "$@"
+    :
+' sh "$@"
+"#;
+
+#[tokio::test]
+async fn what_the_host_mounts_later_is_masked_and_what_it_unmounts_is_free() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().display().to_string();
+    let shell = directory.path().join("shell");
+    let mut test = TestCells::new("mounted-later");
+    let secret = secret(&test);
+    test.reopen_with(|settings| {
+        let zygote = &mut settings.zygote;
+        let options = ["-ec", BELOW_A_HOST, "sh", shell.to_str().unwrap()];
+        let mut args: Vec<_> = options.map(Into::into).to_vec();
+        args.push(zygote.program.clone().into_os_string());
+        args.append(&mut zygote.args);
+        zygote.program = "/bin/sh".into();
+        zygote.args = args;
+    });
+    for name in ["state", "proc", "disk"] {
+        fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    let script = format!("ls -A {at}/state; ls -A {at}/proc; cat {at}/disk/file 2>/dev/null; true");
+    test.allocate("before").await;
+    assert_eq!(test.says("before", &script).await, "");
+    let shell = fs::read_to_string(&shell).unwrap();
+    let shell = shell.trim();
+    let on_host = |script: &str| {
+        let enter = ["-m", "-t", shell, "sh", "-ec", script];
+        let done = Command::new("nsenter").args(enter).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    let state = Path::new(&secret).parent().unwrap().display();
+    on_host(&format!(
+        "mount -t tmpfs disk {at}/disk; echo seen >{at}/disk/file
+         mount --bind {state} {at}/state; mount -t proc proc {at}/proc"
+    ));
+    let mut unmounted = inotify::Inotify::init().unwrap();
+    let file = format!("/proc/{shell}/root{at}/disk/file");
+    let mut watches = unmounted.watches();
+    watches.add(file, inotify::WatchMask::DELETE_SELF).unwrap();
+    for cell in ["after", "again"] {
+        test.allocate(cell).await;
+        assert_eq!(test.says(cell, &script).await, "seen\n", "{cell}");
+        test.free(cell).await;
+    }
+    on_host(&format!("umount {at}/disk"));
+    // Only once no mount namespace has it any more.
+    let event = tokio::task::spawn_blocking(move || {
+        let mut buffer = [0; 1024];
+        let mut events = unmounted.read_events_blocking(&mut buffer).unwrap();
+        events.next().map(|event| event.mask)
+    });
+    let event = soon("the file system to go", event).await.unwrap();
+    assert_eq!(event, Some(inotify::EventMask::UNMOUNT));
     test.free_all().await;
 }
 
