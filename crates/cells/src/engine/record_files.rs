@@ -30,10 +30,15 @@ impl Inner {
         };
         let cell = self.cells().get(&record.cell).cloned();
         if let Some(cell) = cell {
-            // Read again: the first read may be of an earlier cell of that name, whose files were
-            // removed before this one was allocated.
-            self.read_record(&cell, &record.name);
-            self.remove_executable_cgroup(&cell, &record.name);
+            let name = record.name.clone();
+            if record.allocated == Some(cell.record.allocated) {
+                self.apply_record(&cell, record);
+            } else {
+                // The first read may be of an earlier cell of that name, whose files were removed
+                // before this one was allocated.
+                self.read_record(&cell, &name);
+            }
+            self.remove_executable_cgroup(&cell, &name);
         }
     }
 

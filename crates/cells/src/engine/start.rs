@@ -19,7 +19,7 @@ use crate::name::{CellName, ExecutableName};
 use crate::record::{ExecutableRecord, Run};
 use crate::seccomp::Profile;
 use crate::shim::ShimSpec;
-use crate::shim::protocol::{self, Reply, Request, StartRequest, Step};
+use crate::shim::protocol::{self, Program, Reply, Request, StartRequest, Step};
 use crate::spec::{ExecutableSpec, shown};
 
 /// Beyond this number of executables in a cell the one that ended first is removed.
@@ -82,6 +82,9 @@ impl Starting<'_> {
     fn run(self) -> Result<Run, CellError> {
         // The shim says whether the executable is running already: it knows first.
         let cgroups = self.inner.cgroups()?;
+        let program = self.program()?;
+        // First: the shim isolates itself while the cgroup is created.
+        self.ensure_shim(cgroups)?;
         let cgroup = executable_cgroup(self.cell.name(), &self.executable);
         if self.inner.unconfined {
             // In the hierarchies of limits that it has no more.
@@ -92,7 +95,7 @@ impl Starting<'_> {
             Ok(()) | Err(CgroupError::Exists { .. }) => {}
             Err(error) => return Err(CellError::Cgroup(error)),
         }
-        let started = self.request(cgroups, &cgroup);
+        let started = self.request(cgroups, &cgroup, program);
         if started.is_err() {
             // Fails if processes of an earlier run are in it.
             let _ = match self.spec.limits.is_empty() {
@@ -139,7 +142,20 @@ impl Starting<'_> {
         }
     }
 
-    fn request(&self, cgroups: &Cgroups, cgroup: &str) -> Result<ExecutableRecord, CellError> {
+    fn program(&self) -> Result<Program, CellError> {
+        let spec = &self.cell.record.spec;
+        match self.inner.unconfined {
+            true => program::resolve_unconfined(spec, &self.spec),
+            false => program::resolve(spec, self.hostname(), &self.spec, self.inner.users),
+        }
+    }
+
+    fn request(
+        &self,
+        cgroups: &Cgroups,
+        cgroup: &str,
+        program: Program,
+    ) -> Result<ExecutableRecord, CellError> {
         if cgroups.pids_limit_reached(cgroup) {
             return Err(self.too_many());
         }
@@ -149,11 +165,6 @@ impl Starting<'_> {
             false => cgroups.oom_kill_counter(cgroup),
         };
         let limits = *lock(&self.inner.logs_limits);
-        let record = &self.cell.record;
-        let program = match self.inner.unconfined {
-            true => program::resolve_unconfined(&record.spec, &self.spec)?,
-            false => program::resolve(&record.spec, self.hostname(), &self.spec, self.inner.users)?,
-        };
         let mut request = Request::Start(Box::new(StartRequest {
             // A shim of an earlier build would start it without what it asks for.
             version: match self.spec.is_attachable() {

@@ -1,4 +1,4 @@
-//! The mounts that cells are born with: a masked copy of a mount namespace that follows the host's.
+//! The mounts that cells start with: a masked copy of a mount namespace that follows the host's.
 //!
 //! Nothing appears in the copy, so that a shim that is forked from it has no mounts to look for. It
 //! is made again once the host has mounted or unmounted something, which the kernel reports.
