@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use mainstay_api::machine::ApplyConfigurationRequest;
 use mainstay_api::machine::apply_configuration_request::Mode;
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
+use mainstay_api::machine::{ApplyConfigurationRequest, EventsRequest};
 use mainstay_identity::{CertificateInfo, Role};
 use mainstay_testkit::{FrozenDisk, TestFleet, TestNode, require, soon, to_nodes};
 use tonic::{Code, Request};
@@ -106,6 +106,12 @@ async fn keys_that_need_a_restart_wait_for_it_or_are_refused() {
 async fn a_configuration_is_in_force_after_the_reboot_asked_for_with_it() {
     let node = TestNode::builder().config(OLD).start();
     let text = "stop_timeout = '3s'\n[cells]\nusers = 70000\n";
+    // Ends with the daemon that is replaced.
+    let mut events = MachineServiceClient::new(node.connect_locally().await)
+        .events(EventsRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
     let answer = apply(&node, text, Mode::Reboot).await.unwrap();
     assert_eq!(answer.mode(), Mode::Reboot);
     assert!(
@@ -113,7 +119,7 @@ async fn a_configuration_is_in_force_after_the_reboot_asked_for_with_it() {
         "{}",
         answer.mode_details
     );
-    node.wait_for_log("sequence done sequence=\"reboot\"");
+    while let Ok(Some(_)) = events.message().await {}
     assert_eq!(file(&node), text);
     let now = in_force(&node).await;
     assert!(now.toml.contains("users = 70000"), "{}", now.toml);

@@ -117,13 +117,11 @@ async fn on_a_full_disk_a_reboot_is_refused_and_a_forced_one_goes_through() {
     let forced = RebootRequest {
         mode: Mode::Force.into(),
     };
+    // Of the daemon that is replaced: a stream opened later might be of the next one.
+    let events = mainstay_api::machine::EventsRequest::default();
+    let mut events = machine.events(events).await.unwrap().into_inner();
     machine.reboot(forced).await.unwrap();
-    let mut ended = machine
-        .events(mainstay_api::machine::EventsRequest::default())
-        .await;
-    if let Ok(stream) = &mut ended {
-        while let Ok(Some(_)) = stream.get_mut().message().await {}
-    }
+    while let Ok(Some(_)) = events.message().await {}
     let socket = mainstay_testkit::connect_unix(&node.socket())
         .await
         .unwrap();
