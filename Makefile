@@ -8,7 +8,7 @@ PREFIX    ?= /usr/local
 CARGO     ?= cargo
 TARGET    := $(shell uname -m)-unknown-linux-gnu
 
-.PHONY: help run test lint bench fuzz release install uninstall clean setup setup-test setup-bench
+.PHONY: help run test lint bench fuzz release package install uninstall clean setup setup-test setup-bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ release: setup ## build one static binary, target/$(TARGET)/dist/mainstay
 	@! ldd target/$(TARGET)/dist/mainstay 2>/dev/null | grep -q '=>' \
 	  || { echo "the binary is not static"; exit 1; }
 	@ls -lh target/$(TARGET)/dist/mainstay
+
+package: setup release ## make a .deb and an SBOM of the static binary, in target/package
+	@JOBS=$(JOBS) scripts/setup-package
+	@scripts/package target/$(TARGET)/dist/mainstay target/package
 
 install: setup ## install binary, units, completions and man pages below DESTDIR/PREFIX
 	$(CARGO) build --release --jobs $(JOBS) -p mainstay

@@ -41,6 +41,7 @@ mod memory;
 mod mounts;
 mod netstat;
 mod network;
+mod packages;
 mod pcap;
 mod pods;
 mod processes;

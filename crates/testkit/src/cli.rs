@@ -1,6 +1,6 @@
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::binary;
 
@@ -45,12 +45,7 @@ impl Cli {
     }
 
     pub fn run<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> CliOutput {
-        let output = self.command.args(args).output().unwrap();
-        CliOutput {
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-            code: output.status.code().unwrap_or(-1),
-        }
+        self.command.args(args).output().unwrap().into()
     }
 
     pub fn spawn<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Child {
@@ -60,6 +55,16 @@ impl Cli {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command.spawn().unwrap()
+    }
+}
+
+impl From<Output> for CliOutput {
+    fn from(output: Output) -> Self {
+        Self {
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code().unwrap_or(-1),
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod cli;
 mod client;
 #[cfg(feature = "containerd")]
 mod containerd;
+mod debian;
 #[cfg(feature = "node")]
 mod fleet;
 mod freshness;
@@ -62,6 +63,7 @@ pub use client::{Credentials, TlsClient, connect_over, connect_tls, connect_unix
 pub use containerd::Pod;
 #[cfg(feature = "containerd")]
 pub use containerd::TestContainerd;
+pub use debian::Debian;
 #[cfg(feature = "node")]
 pub use fleet::{ANY_TARGET, TestFleet, dead_address, to_nodes};
 pub use frozen_disk::{Frozen, FrozenDisk};

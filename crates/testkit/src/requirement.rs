@@ -24,6 +24,8 @@ pub enum Requirement {
     LoopDisk,
     /// Any block device.
     BlockDevice,
+    /// A minimal Debian to install packages in, what makes packages, and root.
+    Packaging,
     /// The older release that upgrade tests run against.
     OlderBuild,
 }
@@ -76,6 +78,15 @@ impl Requirement {
                 root()?;
                 installed("mkfs.ext4")?;
                 exists(Path::new("/dev/loop-control"), "load the module loop")
+            }
+            Self::Packaging => {
+                root()?;
+                for program in ["dpkg-deb", "strip", "unshare", "ip"] {
+                    installed(program)?;
+                }
+                let by = "scripts/setup-test creates it";
+                exists(&crate::debian::base(), by)?;
+                exists(&target_dir().join("tools/bin/cargo-cyclonedx"), by)
             }
             Self::OlderBuild => exists(&older_binary(), "scripts/older-build builds it"),
             Self::BlockDevice => {
