@@ -68,7 +68,9 @@ async fn a_free_finds_half_begun_executables_and_damaged_records() {
     test.allocate("web", &[]).await;
     test.allocate("web-2", &[]).await;
     test.start_in("web", "nap", "sleep 1000").await;
-    test.start_in("web-2", "nap", "sleep 1000").await;
+    let speaks = "sh -c 'echo ready; exec sleep 1000'";
+    test.start_in("web-2", "nap", speaks).await;
+    test.follow_until("web-2/nap", "ready").await;
     let files = |node: &TestNode| -> (PathBuf, PathBuf) {
         let cells = node.state().join("cells");
         (cells.join("executables"), cells.join("logs"))

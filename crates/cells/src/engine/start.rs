@@ -176,6 +176,7 @@ impl Starting<'_> {
             program,
             log_file_bytes: self.spec.log_file_bytes.unwrap_or(limits.file_bytes),
             log_total_bytes: self.spec.log_total_bytes.unwrap_or(limits.total_bytes),
+            log_with_first_line: true,
             log_keep_free: self.inner.logs_keep_free.load(Ordering::Relaxed),
             unified: entry.unified.is_some(),
             procs: entry.procs.len(),

@@ -262,6 +262,10 @@ impl EventLoop<'_> {
         };
         log.set_limits(limits);
         log.keep_free(request.log_keep_free);
+        if !request.log_with_first_line {
+            log.create()
+                .map_err(|error| Reply::failed(&chain(&error)))?;
+        }
         let started = start_time_after(log.last_time());
         let spawned = match self.spawn(&request, fds) {
             Ok(spawned) => spawned,

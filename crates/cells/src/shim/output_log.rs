@@ -31,6 +31,11 @@ impl OutputLog {
         })
     }
 
+    /// Creates the log if there is none.
+    pub(super) fn create(&mut self) -> Result<(), LogError> {
+        self.writer().map(drop)
+    }
+
     /// As [`LogWriter::set_limits`].
     pub(super) fn set_limits(&mut self, limits: LogLimits) {
         self.limits = limits;

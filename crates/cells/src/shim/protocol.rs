@@ -85,6 +85,9 @@ pub(crate) struct StartRequest {
     /// The share of the file system, in percent, that logs leave free. Older daemons send none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) log_keep_free: u8,
+    /// Whether the daemon reads a log that is missing as an empty one. Older daemons do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) log_with_first_line: bool,
     pub(crate) unified: bool,
     pub(crate) procs: usize,
     pub(crate) counts_memory_kills: bool,

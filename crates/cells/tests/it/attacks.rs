@@ -391,6 +391,28 @@ async fn all_cells_have_a_user_namespace_if_that_is_the_default() {
     test.free_all().await;
 }
 
+#[tokio::test]
+async fn a_hidden_directory_is_hidden_once_it_is_created() {
+    let directory = tempfile::tempdir().unwrap();
+    let hidden = directory.path().join("keys");
+    let mut test = TestCells::new("hidden-later");
+    test.reopen_with(|settings| settings.hidden = vec![hidden.clone()]);
+    let script = format!("cat {}/key 2>/dev/null; true", hidden.display());
+    for cell in ["absent", "created", "again"] {
+        if cell != "absent" {
+            fs::create_dir(&hidden).unwrap();
+            fs::write(hidden.join("key"), TEXT).unwrap();
+        }
+        test.allocate(cell).await;
+        assert_eq!(test.says(cell, &script).await, "", "{cell}");
+        if cell == "created" {
+            // What hides it is then unmounted.
+            fs::remove_dir_all(&hidden).unwrap();
+        }
+    }
+    test.free_all().await;
+}
+
 /// Runs the zygote below a shell whose mount namespace stands for the host's, and writes the PID of
 /// the shell into a file.
 const BELOW_A_HOST: &str = r#"
