@@ -15,6 +15,58 @@ fn cells_work_with_cgroup_v2_alone() {
     guest.stop("node", "TERM").ok();
 }
 
+/// Here, because the clock of this machine is not for tests to set.
+#[test]
+fn timers_follow_a_clock_that_is_set() {
+    require!(Guest);
+    let guest = Guest::boot(&[("mainstay", &binary())]);
+    guest.start("node", "ready in", "mainstay serve --state /state");
+    let schedule = |arguments: &str| {
+        let socket = "-e unix:/state/run/mainstay.sock";
+        guest
+            .run(&format!("mainstay schedule {socket} {arguments}"))
+            .ok()
+    };
+    let wait = |name: &str, action: &str| {
+        let events = "mainstay events -o json -f --tail -1 -e unix:/state/run/mainstay.sock";
+        let words = format!("\"schedule/{name}\",\"action\":\"{action}\"");
+        guest.start("events", &words, events);
+        guest.stop("events", "TERM");
+    };
+    let job = "--cell jobs --allocate -- true";
+    schedule(&format!(
+        "add-timer soon --calendar '2040-01-01 00:00' {job}"
+    ));
+    schedule(&format!(
+        "add-timer owed --calendar '2040-06-01 00:00' --catch-up {job}"
+    ));
+    schedule(&format!(
+        "add-timer left-out --calendar '2040-06-01 00:00' {job}"
+    ));
+    // The time comes a second later, not in the fourteen years that were waited for.
+    guest.run("date -u -s '2039-12-31 23:59:59'").ok();
+    wait("soon", "FINISHED");
+    let runs = schedule("list -o json");
+    let runs: serde_json::Value = serde_json::from_str(&runs).unwrap();
+    let of = |all: &serde_json::Value, name: &str| {
+        let mut all = all.as_array().unwrap().iter();
+        let one = all.find(|one| one["schedule"]["name"] == name).cloned();
+        let one = one.unwrap();
+        let runs = one["runs"].as_array().map_or(0, Vec::len);
+        (runs, one["missed"].as_u64().unwrap_or(0))
+    };
+    assert_eq!(of(&runs, "soon"), (1, 0));
+    assert_eq!(of(&runs, "owed"), (0, 0));
+    // Times that are jumped over are made up for if that was asked for.
+    guest.run("date -u -s '2041-01-01 00:00:00'").ok();
+    wait("owed", "SKIPPED");
+    wait("left-out", "SKIPPED");
+    wait("owed", "FINISHED");
+    let runs: serde_json::Value = serde_json::from_str(&schedule("list -o json")).unwrap();
+    assert_eq!(of(&runs, "owed"), (1, 1));
+    assert_eq!(of(&runs, "left-out"), (0, 1));
+}
+
 fn it_has_cgroup_v2_alone(guest: &Guest) {
     let mounts = guest.run("grep -w 'cgroup2*' /proc/mounts").ok();
     assert!(

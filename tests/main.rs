@@ -47,6 +47,7 @@ mod pods;
 mod processes;
 mod readings;
 mod reflection;
+mod schedule;
 mod services;
 mod support;
 mod swept_node;

@@ -56,6 +56,9 @@ pub mod resources {
 pub mod runtime {
     tonic::include_proto!("runtime");
 }
+pub mod schedule {
+    tonic::include_proto!("schedule");
+}
 pub mod services {
     pub mod auth {
         tonic::include_proto!("services.auth");

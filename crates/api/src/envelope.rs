@@ -5,7 +5,7 @@
 //! that forwards a call knows under which name the client asked, and it alone fills that in.
 
 use crate::common::Metadata;
-use crate::{machine, mainstay, network, os, storage, time};
+use crate::{machine, mainstay, network, os, schedule, storage, time};
 
 /// A message that one node answers with, and the reply that carries it.
 pub trait Envelope: Sized {
@@ -94,6 +94,12 @@ enclosed! {
     os::Process => os::ProcessesResponse,
     os::Restart => os::RestartResponse,
     os::Stats => os::StatsResponse,
+    schedule::Begun => schedule::RunResponse,
+    schedule::Destroyed => schedule::DestroyResponse,
+    schedule::Disabled => schedule::DisableResponse,
+    schedule::DisabledSchedules => schedule::ShowDisabledResponse,
+    schedule::Enabled => schedule::EnableResponse,
+    schedule::EnabledSchedules => schedule::ShowEnabledResponse,
     storage::Disks => storage::DisksResponse,
     time::Time => time::TimeResponse,
 }

@@ -13,8 +13,8 @@ use mainstay_client::format::parse_duration;
 use crate::commands::{
     cat, cell, cgroups, completion, config, containers, cp, df, disks, dmesg, du, events, free,
     health, interfaces, logs, ls, man, netstat, pcap, pki, ps, reboot, reset, restart, rollback,
-    routes, run, serve, service, services, shutdown, slots, stats, support, time, top, upgrade,
-    upgrade_image, version,
+    routes, run, schedule, serve, service, services, shutdown, slots, stats, support, time, top,
+    upgrade, upgrade_image, version,
 };
 use crate::environment;
 use crate::failure::Exit;
@@ -80,7 +80,7 @@ fn check_ignored(root: &ArgMatches) -> Result<(), clap::Error> {
             "client_config",
             "output",
         ],
-        ["config", "list"] => connection,
+        ["config", "list"] | ["schedule", "calendar"] => connection,
         ["config", "info"] => &["nodes", "endpoints", "timeout"],
         ["config", "add"] => &["context", "timeout", "output"],
         ["config", _] => &["nodes", "endpoints", "context", "timeout", "output"],
@@ -205,6 +205,8 @@ pub enum Command {
     Run(Box<run::Run>),
     #[command(subcommand)]
     Cell(cell::Cell),
+    #[command(subcommand)]
+    Schedule(Box<schedule::Schedule>),
     Ls(ls::Ls),
     Cat(cat::Cat),
     Cp(cp::Cp),

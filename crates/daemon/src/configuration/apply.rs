@@ -46,7 +46,7 @@ pub enum Mode {
 pub enum Effect {
     /// Everything at once.
     Now,
-    /// What needs no restart at once, the rest on restart.
+    /// Keys that need no restart at once, the rest on restart.
     NowAndOnRestart,
     OnRestart,
     /// Everything with the reboot that has begun.

@@ -15,6 +15,7 @@ pub mod identity;
 pub mod journal;
 pub mod lifecycle;
 pub mod listeners;
+pub mod schedule;
 pub mod services;
 pub mod signals;
 pub mod time;
@@ -35,9 +36,10 @@ macro_rules! for_each_engine {
             listeners(): Listeners [limits: LimitsSection];
             cells(journal): Cells [cells: CellsSection];
             services(journal): Services [services: ServicesSection];
+            schedule(journal, cells, services): Schedule [];
             signals(): Signals [];
             upgrade(): Upgrade [upgrade: UpgradeSection];
-            lifecycle(journal, cells, services, upgrade): Lifecycle [lifecycle: LifecycleSection];
+            lifecycle(journal, cells, services, schedule, upgrade): Lifecycle [lifecycle: LifecycleSection];
             containers(): Containers [containers: ContainersSection];
             time(): Time [time: TimeSection];
             fanout(identity, listeners): Forwarding [

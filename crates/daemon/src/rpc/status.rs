@@ -9,6 +9,7 @@ use mainstay_containers::ContainerError;
 use mainstay_error_chain::chain;
 use mainstay_journal::{EventError, LogError};
 use mainstay_lifecycle::StartError;
+use mainstay_schedule::ScheduleError;
 use mainstay_slots::{ImageError, SlotsError};
 use mainstay_supervisor::ServiceError;
 use tonic::{Code, Status};
@@ -116,6 +117,24 @@ pub fn of_sequence(error: &StartError) -> Status {
         }
         StartError::NotRecorded { .. } => Code::Internal,
         StartError::Stopping => Code::Unavailable,
+    };
+    Status::new(code, chain(error))
+}
+
+pub fn of_schedules(error: &ScheduleError) -> Status {
+    use ScheduleError as Error;
+    let code = match error {
+        Error::Name(_) | Error::Timer(_) | Error::TooLarge { .. } => Code::InvalidArgument,
+        Error::NotFound { .. } => Code::NotFound,
+        Error::TooMany { .. } => Code::ResourceExhausted,
+        Error::NoTimer { .. } | Error::AlreadyRunning { .. } | Error::Held => {
+            Code::FailedPrecondition
+        }
+        Error::NotWritten { source, .. } => match source.kind() {
+            io::ErrorKind::StorageFull => Code::ResourceExhausted,
+            _ => Code::Internal,
+        },
+        Error::NotStopped { .. } => Code::Internal,
     };
     Status::new(code, chain(error))
 }

@@ -12,6 +12,7 @@ mod network;
 mod observe;
 mod os;
 mod runtime;
+mod schedule;
 mod stats;
 mod storage;
 mod time;
@@ -62,6 +63,8 @@ pub fn routes(node: &Arc<Node>) -> Result<(Routes, Health), tonic_reflection::se
         api::runtime::instances_server::InstancesServer => runtime::Empty,
         api::runtime::pods_server::PodsServer => runtime::Empty,
         api::runtime::spawn_server::SpawnServer => runtime::Empty,
+        api::schedule::schedule_service_server::ScheduleServiceServer =>
+            schedule::ScheduleCalls::new(node),
         api::services::auth::auth_service_server::AuthServiceServer => auth::Auth,
         api::stats::stats_service_server::StatsServiceServer => stats::Stats,
         api::storage::storage_service_server::StorageServiceServer => storage::Storage,

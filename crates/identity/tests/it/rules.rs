@@ -52,13 +52,14 @@ fn the_table_has_every_service() {
         ("network.NetworkService", 2),
         ("storage.StorageService", 1),
         ("mainstay.NodeService", 4),
+        ("schedule.ScheduleService", 6),
         ("grpc.health.v1.Health", 3),
         ("grpc.reflection.v1.ServerReflection", 1),
         ("grpc.reflection.v1alpha.ServerReflection", 1),
     ] {
         assert_eq!(count(service), methods, "{service}");
     }
-    assert_eq!(RULES.len(), 88);
+    assert_eq!(RULES.len(), 94);
 }
 
 #[test]
@@ -139,6 +140,9 @@ fn roles_are_those_of_the_contract() {
         ("/grpc.health.v1.Health/Watch", Role::Reader, false),
         ("/network.NetworkService/Routes", Role::Reader, false),
         ("/storage.StorageService/Disks", Role::Reader, false),
+        ("/schedule.ScheduleService/Enable", Role::Admin, true),
+        ("/schedule.ScheduleService/Run", Role::Admin, true),
+        ("/schedule.ScheduleService/ShowEnabled", Role::Reader, false),
         ("/time.TimeService/Time", Role::Reader, false),
         ("/time.TimeService/TimeCheck", Role::Operator, true),
         ("/mainstay.NodeService/Cgroups", Role::Reader, false),

@@ -28,6 +28,7 @@ pub mod restart;
 pub mod rollback;
 pub mod routes;
 pub mod run;
+pub mod schedule;
 mod sequence;
 pub mod serve;
 pub mod service;
@@ -79,6 +80,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Reset(reset) => block_on(reset.run(&global)),
         Command::Run(run) => block_on_and_abandon(run.run(&global)),
         Command::Cell(cell) => block_on(cell.run(&global)),
+        Command::Schedule(schedule) => block_on(schedule.run(&global)),
         Command::Ls(ls) => block_on(ls.run(&global)),
         Command::Cat(cat) => block_on(cat.run(&global)),
         Command::Cp(cp) => block_on(cp.run(&global)),

@@ -55,7 +55,7 @@ impl CellEvents for CellsToEvents {
 }
 
 /// The exit status of an executable as text.
-fn exit_status(status: ExitStatus) -> String {
+pub fn exit_status(status: ExitStatus) -> String {
     match status {
         ExitStatus::Exited(code) => format!("exited with code {code}"),
         ExitStatus::Killed {

@@ -16,6 +16,7 @@ use super::journal::Journal;
 use super::{BuildError, Startup};
 use crate::config::{ByteSize, CgroupName, Config, DEFAULT_STATE, HiddenPath, Percent, Span};
 use events::CellsToEvents;
+pub use events::exit_status;
 
 pub const RESTART_KEYS: &[&str] = &[
     "cells.cgroup",

@@ -11,6 +11,7 @@ use prost::{Message, Name};
 use tracing::error;
 
 use crate::actor_tag;
+use crate::engines::schedule::Schedule;
 use crate::engines::services::Services;
 
 /// Publishes to the event store, and starts the services again when a sequence has failed.
@@ -18,11 +19,16 @@ use crate::engines::services::Services;
 pub struct SequenceEvents {
     store: EventStore,
     services: Services,
+    schedule: Schedule,
 }
 
 impl SequenceEvents {
-    pub fn new(store: EventStore, services: Services) -> Self {
-        Self { store, services }
+    pub fn new(store: EventStore, services: Services, schedule: Schedule) -> Self {
+        Self {
+            store,
+            services,
+            schedule,
+        }
     }
 
     fn publish<M: Message + Name>(&self, actor: &ActorId, event: &M) {
@@ -89,6 +95,7 @@ impl Observer for SequenceEvents {
                 // The node goes on, unless another sequence has taken over.
                 if self.services.is_held() && failure.kind == FailureKind::Failed {
                     self.services.start_all();
+                    self.schedule.hold(false);
                 }
             }
             Progress::PhaseStarted { phase } => {

@@ -20,6 +20,7 @@ use tracing::{error, info};
 
 use super::cells::Cells;
 use super::journal::Journal;
+use super::schedule::Schedule;
 use super::services::Services;
 use super::upgrade::Upgrade;
 use super::{BuildError, Startup};
@@ -98,13 +99,14 @@ pub async fn build(
     journal: &Journal,
     cells: &Cells,
     services: &Services,
+    schedule: &Schedule,
     upgrade: &Upgrade,
 ) -> Result<Lifecycle, BuildError> {
     let platform = platform(startup).map_err(LifecycleError::from)?;
     info!(platform = %platform.name(), "platform in force");
     handover::log_arrival();
     let state = startup.state.path().to_owned();
-    let events = SequenceEvents::new(journal.events.clone(), services.clone());
+    let events = SequenceEvents::new(journal.events.clone(), services.clone(), schedule.clone());
     let directory = state.join(reset::DIRECTORY);
     let opened = tokio::task::spawn_blocking(move || Sequences::open(&directory, events)).await?;
     let opened = opened.map_err(LifecycleError::from)?;
@@ -119,7 +121,7 @@ pub async fn build(
         platform,
         stoppables: vec![
             Arc::new(stop::AllServices::new(services.clone())),
-            Arc::new(stop::AllCells::new(cells.clone())),
+            Arc::new(stop::AllCells::new(cells.clone(), schedule.clone())),
         ],
         cells: cells.clone(),
         services: services.clone(),

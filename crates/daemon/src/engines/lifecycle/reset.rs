@@ -31,7 +31,14 @@ impl Label {
     /// The entries of the state directory, whether or not they exist.
     fn entries(self) -> &'static [&'static str] {
         match self {
-            Self::State => &["pki", "client.yaml", "services", "users", "schedule"],
+            Self::State => &[
+                "pki",
+                "client.yaml",
+                "configuration",
+                "services",
+                "users",
+                "schedule",
+            ],
             Self::Ephemeral => &["cells", "logs", "events", "images", "pods", "uploads"],
         }
     }

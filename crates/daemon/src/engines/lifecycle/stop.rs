@@ -8,6 +8,7 @@ use mainstay_error_chain::chain;
 use mainstay_lifecycle::TaskError;
 use tokio::task::JoinSet;
 
+use crate::engines::schedule::Schedule;
 use crate::engines::services::Services;
 
 type Stopping = Pin<Box<dyn Future<Output = Result<(), TaskError>> + Send>>;
@@ -26,15 +27,17 @@ const MAX_PARALLEL: usize = 32;
 /// An error names this many cells.
 const MAX_NAMED: usize = 5;
 
-/// All executables in cells. The cells stay, as machines keep their disks.
+/// All executables in cells. The cells stay, as machines keep their disks. No schedule starts one
+/// again before the next daemon does, or the sequence fails.
 #[derive(Debug)]
 pub struct AllCells {
     cells: Cells,
+    schedule: Schedule,
 }
 
 impl AllCells {
-    pub fn new(cells: Cells) -> Self {
-        Self { cells }
+    pub fn new(cells: Cells, schedule: Schedule) -> Self {
+        Self { cells, schedule }
     }
 }
 
@@ -53,6 +56,7 @@ impl Stoppable for AllCells {
 
     fn stop_all(&self, graceful: bool, _: Duration) -> Stopping {
         let grace = (!graceful).then_some(Duration::ZERO);
+        self.schedule.hold(true);
         Box::pin(stop_cells(self.cells.clone(), grace))
     }
 }

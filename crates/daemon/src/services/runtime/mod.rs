@@ -6,6 +6,6 @@ mod cell_status;
 mod cells;
 mod empty;
 
-pub(super) use cell_spec::{cell_name, executable_name};
+pub(super) use cell_spec::{cell_name, executable_name, executable_spec};
 pub(super) use cells::CellCalls;
 pub(super) use empty::Empty;
