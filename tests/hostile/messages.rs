@@ -101,7 +101,7 @@ async fn malformed_messages_are_refused_by_every_rpc() {
     let node = TestNode::start();
     let channel = node.connect().await;
     let methods = methods();
-    assert_eq!(methods.len(), 83);
+    assert_eq!(methods.len(), 89);
     for (path, seed) in methods.iter().zip(1..) {
         for message in malformed(seed) {
             let status = send(&channel, request(path, framed(&message)))

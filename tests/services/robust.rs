@@ -127,7 +127,7 @@ async fn a_service_that_fills_its_log_keeps_to_its_sizes() {
     require!(Root);
     let node = ServiceNode::start(
         "services-log",
-        "[services.loud]\ncommand = \"sh -c 'yes | head -c 5000000; echo; echo done; exec sleep 74041'\"\n\
+        "[services.loud]\ncommand = \"sh -c 'yes $(printf %01000d 0) | head -n 5000; echo done; exec sleep 74041'\"\n\
          log_file_size = '64KiB'\nlog_total_size = '256KiB'\n",
     );
     node.until_line("loud", "done").await;

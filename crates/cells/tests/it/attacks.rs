@@ -6,6 +6,7 @@ use std::ffi::{CString, c_int};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -415,7 +416,7 @@ async fn a_hidden_directory_is_hidden_once_it_is_created() {
 
 /// Runs the zygote below a shell whose mount namespace stands for the host's, and writes the PID of
 /// the shell into a file.
-const BELOW_A_HOST: &str = r#"
+const BELOW_A_HOST: &str = r#"#!/bin/sh
 exec unshare --mount --propagation private sh -ec '
     echo $$ >"$1"; shift
     mount --make-rshared /
@@ -432,13 +433,18 @@ async fn what_the_host_mounts_later_is_masked_and_what_it_unmounts_is_free() {
     let mut test = TestCells::new("mounted-later");
     let secret = secret(&test);
     test.reopen_with(|settings| {
+        // A file, because the engine runs it by another name, which the shell of a guest would take
+        // for one of its applets.
+        let script = directory.path().join("script");
+        fs::write(&script, BELOW_A_HOST).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         let zygote = &mut settings.zygote;
-        let options = ["-ec", BELOW_A_HOST, "sh", shell.to_str().unwrap()];
-        let mut args: Vec<_> = options.map(Into::into).to_vec();
-        args.push(zygote.program.clone().into_os_string());
-        args.append(&mut zygote.args);
-        zygote.program = "/bin/sh".into();
-        zygote.args = args;
+        let own = [
+            shell.clone().into(),
+            zygote.program.clone().into_os_string(),
+        ];
+        zygote.args.splice(..0, own);
+        zygote.program = script;
     });
     for name in ["state", "proc", "disk"] {
         fs::create_dir(directory.path().join(name)).unwrap();
