@@ -22,12 +22,10 @@ fn run(spec: &Spec, kills: &[usize]) -> usize {
     let disk = |number: usize| root.path().join(number.to_string());
     let world = World::new();
     let mut started_never = false;
-    let mut daemons = 0;
     std::fs::create_dir(disk(0)).unwrap();
-    for kill in kills.iter().copied().map(Some).chain([None]) {
-        let (found, left) = (disk(daemons), disk(daemons + 1));
+    for (daemon, kill) in kills.iter().copied().map(Some).chain([None]).enumerate() {
+        let (found, left) = (disk(daemon), disk(daemon + 1));
         let killed = world.daemon(spec, &found, &left, kill);
-        daemons += 1;
         if !killed {
             break;
         }

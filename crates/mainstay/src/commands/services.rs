@@ -74,7 +74,7 @@ pub(super) fn last_message(service: &ServiceInfo) -> String {
 fn last_change(service: &ServiceInfo) -> String {
     let events = service.events.as_ref();
     let last = events.and_then(|events| events.events.last()?.ts);
-    last.map_or_else(|| "-".to_owned(), |at| age(at))
+    last.map_or_else(|| "-".to_owned(), age)
 }
 
 /// The age of a time, as `3 s ago`.

@@ -61,7 +61,7 @@ pub(super) async fn reset(
     });
     let entries = entries.await?.into_iter().map(|entry| ResetEntry {
         label: entry.label.to_string(),
-        path: shown_path(&entry.path).to_string(),
+        path: shown_path(&entry.path),
         files: entry.files,
         bytes: entry.bytes,
     });
