@@ -175,7 +175,10 @@ impl Guard {
             match self.next() {
                 Happened::Stop(again) => signal = again,
                 Happened::Exited => break,
-                Happened::TimedOut => signal = Signal::KILL,
+                Happened::TimedOut => {
+                    self.kill();
+                    break;
+                }
                 Happened::Healthy | Happened::Failed(_) => {}
             }
         }
