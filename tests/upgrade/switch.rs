@@ -1,11 +1,13 @@
 //! Upgrades and rollbacks that succeed.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mainstay_api::machine::machine_service_client::MachineServiceClient;
-use mainstay_testkit::{Credentials, TestNode, connect_tls, require, soon};
+use mainstay_testkit::{Credentials, TestNode, connect_tls, require, soon, wait_for_exit};
 use tokio::net::TcpStream;
 
 use super::builds::{NEXT, OWN, TestImage};
@@ -72,6 +74,32 @@ async fn workloads_run_on_and_their_log_has_no_gap() {
         test.allocate(&name, &[]).await;
         test.start_in(&name, "sleeps", "sleep 1000").await;
     }
+    test.finish().await;
+}
+
+/// One reader of a program's output, from before the upgrade to after the rollback.
+#[tokio::test]
+async fn a_run_is_read_through_both_without_a_gap() {
+    require!(Root);
+    const COUNT: &str = "i=0; while read -r line; do i=$((i+1)); echo $i $line; done; exit 9";
+    let image = TestImage::next();
+    let test = CellNode::start("upgrade-run");
+    let cli = test.node.cli().stdin(Stdio::piped());
+    let mut run = cli.spawn(["run", "--", "sh", "-c", COUNT]);
+    let mut stdin = run.stdin.take().unwrap();
+    let mut stdout = BufReader::new(run.stdout.take().unwrap());
+    let mut read = String::new();
+    stdin.write_all(b"before\n").unwrap();
+    stdout.read_line(&mut read).unwrap();
+    upgrade(&test.node, image.path()).await.unwrap();
+    stdin.write_all(b"upgraded\n").unwrap();
+    stdout.read_line(&mut read).unwrap();
+    roll_back(&test.node).await.unwrap();
+    stdin.write_all(b"rolled back\n").unwrap();
+    drop(stdin);
+    stdout.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "1 before\n2 upgraded\n3 rolled back\n");
+    assert_eq!(wait_for_exit(&mut run).code(), Some(9));
     test.finish().await;
 }
 
