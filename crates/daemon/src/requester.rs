@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainstay_identity::{Caller, Role, Via};
 
-use crate::connection::Client;
+use crate::connection::{Client, Connection, serial};
 
 tokio::task_local! {
     static CURRENT: Requester;
@@ -24,23 +24,27 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// `client` is the connection's; a forwarded call counts for the caller that the node names.
-    pub fn new(client: &Client, caller: &Caller, forwarded: bool) -> Self {
-        let client = if forwarded {
-            Client::Forwarded(caller.name.as_str().into())
-        } else {
-            client.clone()
-        };
+    /// A forwarded call counts for the caller that the node names.
+    pub fn new(connection: &Connection, caller: &Caller, forwarded: bool) -> Self {
         let local = matches!(caller.via, Via::LocalUser { .. });
-        let serial = match &caller.via {
-            Via::Certificate { serial, .. } => Some(serial.as_str().into()),
-            _ => None,
+        let (client, who, serial) = if forwarded {
+            let client = Client::Forwarded(caller.name.as_str().into());
+            (client, caller.to_string().into(), serial(caller))
+        } else {
+            // Formatted once for all calls of the connection.
+            let Connection {
+                client,
+                who,
+                serial,
+                ..
+            } = connection;
+            (client.clone(), Arc::clone(who), serial.clone())
         };
         Self {
             client,
             privileged: local || caller.role == Some(Role::Admin),
             role: caller.role,
-            who: caller.to_string().into(),
+            who,
             serial,
         }
     }

@@ -94,7 +94,7 @@ impl Gate {
         if forwarded {
             record.forwarded_for(connection.log_fields_for(&caller));
         }
-        let requester = Requester::new(&connection.client, &caller, forwarded);
+        let requester = Requester::new(connection, &caller, forwarded);
         let authorized = self.authorize(&caller, &requester, record.method(), request.headers());
         let admitted = match authorized {
             Ok(admitted) => admitted,

@@ -3,9 +3,10 @@
 
 mod admission;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mainstay_identity::Caller;
+use mainstay_identity::{Caller, Via};
 
 pub use admission::{CallGuard, Client, ConnectionLimits, Connections, Standing, Ticket};
 
@@ -18,6 +19,10 @@ pub struct Connection {
     /// Differs from that of every other connection.
     pub id: u64,
     pub caller: Caller,
+    /// The caller, for people.
+    pub who: Arc<str>,
+    /// The serial number of the caller's certificate.
+    pub serial: Option<Arc<str>>,
     /// The peer's address, or `unix`.
     pub peer: String,
     /// Caller and peer as every log line of this connection shows them.
@@ -33,6 +38,8 @@ impl Connection {
             id: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             // Quoted as text: a name in a certificate may hold anything.
             log_fields: format!("who={:?} from={peer}", caller.to_string()),
+            who: caller.to_string().into(),
+            serial: serial(&caller),
             caller,
             peer,
             client,
@@ -44,5 +51,13 @@ impl Connection {
     pub fn log_fields_for(&self, caller: &Caller) -> String {
         let who = format!("{caller} through node {}", self.caller.name);
         format!("who={who:?} from={}", self.peer)
+    }
+}
+
+/// Returns the serial number of a caller's certificate.
+pub fn serial(caller: &Caller) -> Option<Arc<str>> {
+    match &caller.via {
+        Via::Certificate { serial, .. } => Some(serial.as_str().into()),
+        _ => None,
     }
 }
