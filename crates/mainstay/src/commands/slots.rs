@@ -8,7 +8,7 @@ use mainstay_client::format::Table;
 
 use super::connect;
 use crate::cli::{Format, Global};
-use crate::failure::Outcome;
+use crate::failure::{Outcome, note_with_end};
 use crate::output;
 
 /// Show the versions in the two slots of a node, and how the last upgrade or rollback has ended
@@ -71,6 +71,10 @@ fn table(answers: &[Answer<NodeSlots>]) -> Table {
 }
 
 fn print_last(prefix: &str, slots: &NodeSlots) -> Outcome {
+    if slots.slots.is_empty() {
+        let text = format!("{prefix}never upgraded; the installed binary runs");
+        note_with_end(&text, "\n");
+    }
     let Some(last) = &slots.last else {
         return Ok(());
     };
