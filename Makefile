@@ -42,7 +42,7 @@ release: setup ## build one static binary, target/$(TARGET)/dist/mainstay
 	  || { echo "the binary is not static"; exit 1; }
 	@ls -lh target/$(TARGET)/dist/mainstay
 
-package: setup release ## make a .deb and an SBOM of the static binary, in target/package
+package: setup release ## make a .deb, an OCI image and an SBOM, in target/package; SIGN_KEY=FILE signs the image
 	@JOBS=$(JOBS) scripts/setup-package
 	@scripts/package target/$(TARGET)/dist/mainstay target/package
 

@@ -1,16 +1,16 @@
 //! The packages that `scripts/package` makes: the Debian package in a Debian that has nothing else,
-//! and the SBOM.
+//! the OCI image in containerd, and the SBOM.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mainstay_testkit::{Cli, CliOutput, Debian, binary, require};
+use mainstay_testkit::{Cli, CliOutput, Debian, ServerProcess, TestContainerd, binary, require};
 use serde_json::Value;
 use tempfile::TempDir;
 
 #[test]
 fn a_package_is_complete_reproducible_and_leaves_nothing_behind() {
-    require!(Packaging);
+    require!(Packaging, Containerd);
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let program = stripped(first.path());
     let (out, again) = (first.path().join("out"), second.path().join("out"));
@@ -19,6 +19,7 @@ fn a_package_is_complete_reproducible_and_leaves_nothing_behind() {
     they_are_equal_byte_for_byte(&out, &again);
     the_sbom_lists_what_is_compiled_in(&file(&out, "json"));
     the_debian_package_is_installed_used_and_purged(&file(&out, "deb"));
+    the_image_is_an_upgrade_image_and_runs_in_containerd(&file(&out, "tar"), first.path());
 }
 
 /// The binary under test without its debug information, most of which a release does not have.
@@ -59,7 +60,7 @@ fn they_are_equal_byte_for_byte(out: &Path, again: &Path) {
         assert!(same, "{}", entry.path().display());
         compared += 1;
     }
-    assert!(compared >= 2, "{compared}");
+    assert_eq!(compared, 3);
 }
 
 fn the_sbom_lists_what_is_compiled_in(sbom: &Path) {
@@ -131,4 +132,66 @@ fn the_debian_package_is_installed_used_and_purged(package: &Path) {
         version["client"]["tag"],
         version["server"][0]["version"]["tag"]
     );
+}
+
+fn the_image_is_an_upgrade_image_and_runs_in_containerd(image: &Path, scratch: &Path) {
+    let image = image.to_str().unwrap();
+    let shown = Cli::new(scratch).run(["upgrade-image", "show", image]).ok();
+    assert!(shown.contains("linux/"), "{shown}");
+
+    let containerd = TestContainerd::without_cri();
+    let imported = [
+        "images",
+        "import",
+        "--base-name",
+        "mainstay.test/node",
+        image,
+    ];
+    containerd.ctr(&imported);
+    let names = containerd.ctr(&["images", "list", "--quiet"]);
+    let name = names
+        .lines()
+        .find(|name| name.contains("mainstay.test/node"));
+    let mut run = containerd.command();
+    run.args(["run", "--rm", "--net-host", "--cgroup"]);
+    run.arg(format!("/{}/node", containerd.cgroup()));
+    run.arg("--fifo-dir").arg(containerd.fifos());
+    // The binary under test needs the libraries of this machine; a release is static.
+    for libraries in ["/lib", "/lib64"] {
+        let source = Path::new(libraries).canonicalize().unwrap();
+        let source = source.display();
+        run.arg("--mount");
+        run.arg(format!(
+            "type=bind,src={source},dst={libraries},options=rbind:ro"
+        ));
+    }
+    run.args([
+        name.unwrap(),
+        "node",
+        "/usr/bin/mainstay",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    let stderr = scratch.join("containerd-stderr");
+    let mut node = ServerProcess::start(run, &stderr, |line| line.contains("ready in"));
+    let fifos = containerd.fifos();
+    let exec = [
+        "tasks",
+        "exec",
+        "--fifo-dir",
+        fifos.to_str().unwrap(),
+        "--exec-id",
+        "client",
+        "node",
+        "/usr/bin/mainstay",
+        "version",
+        "-o",
+        "json",
+    ];
+    let version: Value = serde_json::from_str(&containerd.ctr(&exec)).unwrap();
+    let platform = &version["server"][0]["platform"];
+    assert_eq!(platform["mode"], "container", "{version}");
+    containerd.ctr(&["tasks", "kill", "--signal", "SIGTERM", "node"]);
+    assert!(node.wait().success(), "{}", node.stderr());
 }

@@ -124,20 +124,34 @@ impl TestContainerd {
         self.ctr(&words(&self.run_arguments(id, &options, program)));
     }
 
+    /// The cgroup below which its containers belong.
+    pub fn cgroup(&self) -> &str {
+        self.sweeper.cgroup()
+    }
+
+    /// The directory that containerd and `ctr` both see, for the standard streams of containers.
+    pub fn fifos(&self) -> PathBuf {
+        self.scratch().join("fifos")
+    }
+
+    /// `ctr`, without arguments.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("ctr");
+        command.arg("--address").arg(self.socket());
+        command
+    }
+
     /// A command that runs a container in the namespace `default` from its creation to its
     /// removal.
     pub fn run_command(&self, id: &str, program: &[&str]) -> Command {
-        let mut command = Command::new("ctr");
-        command
-            .arg("--address")
-            .arg(self.socket())
-            .args(self.run_arguments(id, &["--rm"], program));
+        let mut command = self.command();
+        command.args(self.run_arguments(id, &["--rm"], program));
         command
     }
 
     fn run_arguments(&self, id: &str, options: &[&str], program: &[&str]) -> Vec<String> {
         let cgroup = format!("/{}/{id}", self.sweeper.cgroup());
-        let fifos = self.scratch().join("fifos");
+        let fifos = self.fifos();
         let fixed = ["run", "--cgroup", &cgroup, "--fifo-dir"];
         let arguments = [&fixed[..], &[fifos.to_str().unwrap()], options];
         let arguments = [&arguments.concat()[..], &[BUSYBOX, id], program].concat();
